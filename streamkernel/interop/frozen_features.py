@@ -18,11 +18,13 @@ from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.jit import compiled
 from streamkernel.learners.embedding import directions_along, rungs
 from streamkernel.learners.state import MEAN
+from streamkernel.second_order import slots
 from streamkernel.second_order.linear import exports as linear
 from streamkernel.second_order.metric import NAMES
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import COUNT, FIRST, coefficients_of_groups, weights_by_column
 from streamkernel.second_order.neighbours import search as neighbours
+from streamkernel.second_order.small_functions import FIRST_NUMBERS, FUNCTIONS
 from streamkernel.second_order.span import limits
 
 FORMS = {
@@ -165,11 +167,13 @@ def coefficients(learner: SecondOrderLearner) -> F64:
     return sums[:n]
 
 
-def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
-    """Return the levels, the linear function, the neighbours and the bounds, with the inputs of these hashes."""
+def others(learner: SecondOrderLearner, hashes: U64, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the small functions, the linear function, the neighbours and the bounds, with the inputs of these hashes;
+    parts and terms of small functions are added to `about`.
+    """
     state, numbers, weights = learner.arrays, learner.arrays.numbers, weights_by_column(learner.arrays)
-    _, _, level, first, first_near, _ = state.slots.tolist()
-    arrays: dict[str, Any] = {"constant": (weights[level:first] * state.level.T).sum(axis=0)}
+    first, first_near = state.slots[[slots.LINEAR, slots.NEIGHBOURS]].tolist()
+    arrays = _small_functions(learner, hashes, about)
     if first < first_near:
         arrays |= linear.freeze(state.linear, hashes, numbers["error_scale"])
         arrays["linear.share"] = weights[first]
@@ -182,6 +186,22 @@ def others(learner: SecondOrderLearner, hashes: U64) -> dict[str, Any]:
         if len(weights) > last:  # the others say 0
             low, high = np.minimum(low, np.maximum(least, 0.0)), np.maximum(high, np.minimum(most, 0.0))
         arrays["span"] = np.array([low, high, least, most])
+    return arrays
+
+
+def _small_functions(learner: SecondOrderLearner, hashes: U64, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the small functions: the sum of their constants, and their features."""
+    numbers = np.split(learner.arrays.small, FIRST_NUMBERS[1:-1], axis=1)
+    weights = weights_by_column(learner.arrays)[learner.arrays.slots[slots.SMALL] :]
+    arrays: dict[str, Any] = {"constant": np.zeros(learner.columns)}
+    for function, of_function, v in zip(FUNCTIONS, numbers, weights, strict=False):
+        constant, features = function.freeze(of_function, hashes)
+        arrays["constant"] += v * constant
+        for part, directions, coefficients in features:
+            p, t = len(about["parts"]), len(about["terms"])
+            about["parts"].append({"transform": "identity", "scale": 1.0, **part})
+            about["terms"].append([p])
+            arrays |= {f"part{p}.directions": directions.astype(np.float32), f"term{t}.re": coefficients * v}
     return arrays
 
 

@@ -84,10 +84,11 @@ def freeze(model: Any, features: Sequence[Hashable] | None = None) -> FrozenFunc
     parts, drawn = parts_of(learner, hashes, readers)
     about["parts"] = parts
     if isinstance(learner, SecondOrderLearner):
-        arrays, weights = arrays | others(learner, hashes), coefficients(learner)
+        about["terms"], terms = terms_of(learner, coefficients(learner))
+        arrays |= others(learner, hashes, about)
     else:
-        arrays, weights = arrays | _range(learner), learner.predicting()
-    about["terms"], terms = terms_of(learner, weights)
+        about["terms"], terms = terms_of(learner, learner.predicting())
+        arrays |= _range(learner)
     always = {"constant": np.zeros(learner.columns), "offset": _offsets(learner)}
     return FrozenFunction(about, always | arrays | drawn | terms)
 

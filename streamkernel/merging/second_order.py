@@ -22,7 +22,7 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import RESTED, Groups
 from streamkernel.second_order.neighbours import state as neighbours
 from streamkernel.second_order.neighbours.state import neighbour_functions
-from streamkernel.second_order.slots import LEVEL, LINEAR, NEIGHBOURS, STEADY
+from streamkernel.second_order.slots import LINEAR, NEIGHBOURS, SMALL, STEADY
 from streamkernel.second_order.weights import mixed_weights, positive_weights, without
 
 _ROUNDING = 1e-3
@@ -35,7 +35,7 @@ def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     names += "moments", "newton", "steady", "forgetting", "recent"
     first: dict[str, Any] = {name: getattr(part, name)[:-1] for name in names}
     return replace(
-        _without(part, part.slots[[STEADY, LEVEL]] - 1),
+        _without(part, part.slots[[STEADY, SMALL]] - 1),
         grams=part.grams and part.grams[:-1],
         metric=part.metric._replace(known=part.metric.known[:-1], roots=part.metric.roots[:-1]),
         **first,
@@ -103,7 +103,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         moments=moments,
         newton=[group.newton.copy() for group in f.groups],
         steady=[group.steady.copy() for group in f.groups],
-        level=function.level.copy(),
+        small=function.small.copy(),
         weights=function.weights.reshape(targets, -1).copy(),
         signed=function.signed.reshape(targets, -1).copy(),
         positive=function.positive.reshape(targets, -1).copy(),
@@ -163,8 +163,8 @@ def merge(
     rested = [rested_together(parts, base, g) for g in range(count)]
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))
     kept = {} if len(parts[0].kept) < 2 else {"kept": parts[0].kept}
-    level: Any = sum(w * part.level for w, part in zip(weights, parts, strict=True))
-    others = level.shape[1] + has_linear + neighbours.neighbour_functions(stored)
+    small: Any = sum(w * part.small for w, part in zip(weights, parts, strict=True))
+    others = len(parts[0].standing) - 2 * count
     share = weights[:, None] * np.c_[has, has, np.repeat(has.any(axis=1)[:, None], others, axis=1)]
     standing = (share * [part.standing for part in parts]).sum(axis=0) / np.maximum(share.sum(axis=0), 1e-300)
     return {
@@ -174,7 +174,7 @@ def merge(
         "priors": priors,
         **_mixture(parts, weights, has),
         "bounds": np.max([part.bounds for part in parts], axis=0).ravel(),
-        "level": level,
+        "level": small,
         "standing": standing,
         "span": merge_spans(parts, base),
         stored_mixture.LEFT_OUT: np.array(rested, np.float64),

@@ -22,11 +22,12 @@ from streamkernel.second_order.linear.merging import LinearSummary
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.neighbours.state import NeighboursSummary, neighbour_functions
 from streamkernel.second_order.slots import slots_of
+from streamkernel.second_order.small_functions import FUNCTIONS
 from streamkernel.second_order.stored_mixture import OF_TARGETS
 
 _MEANS = ("mean_square", "mean_fourth")
 """Means over all examples, whatever their weights."""
-_BY_TARGET = "level", "weights", "signed", "positive", "lead", "mixer", "bounds", "span"
+_BY_TARGET = "small", "weights", "signed", "positive", "lead", "mixer", "bounds", "span"
 _BY_COLUMN = "moments", "newton", "steady"
 
 
@@ -257,7 +258,7 @@ class SecondOrderSummary:
     Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
     left out at rest, `forgetting` its factor per example (a group that forgets while others do not is the last one),
     `recent` sums of its recent losses; `grams` are A = RᵀR, shape (n, n), and `moments`, `newton` and `steady` are Aw,
-    w, and the coefficients of the constant steps, shape (columns, n). `level` are the levels, shape (columns, levels).
+    w, and the coefficients of the constant steps, shape (columns, n). `small` are the numbers of small functions.
 
     The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
     `mixer` and `bounds` on gradients; `standing` are running losses.
@@ -274,7 +275,7 @@ class SecondOrderSummary:
     moments: list[F64]
     newton: list[F64]
     steady: list[F64]
-    level: F64
+    small: F64
     weights: F64
     signed: F64
     positive: F64
@@ -297,13 +298,13 @@ class SecondOrderSummary:
     @property
     def columns(self) -> int:
         """Outputs of f."""
-        return int(self.level.shape[0])
+        return int(self.small.shape[0])
 
     @property
     def slots(self) -> I64:
         """The first slot of each kind of function."""
         near = neighbour_functions(self.neighbours.capacity)
-        return slots_of(len(self.table), self.level.shape[1], int(len(self.linear.w) > 0), near)
+        return slots_of(len(self.table), len(FUNCTIONS), int(len(self.linear.w) > 0), near)
 
     @property
     def has_forgetting(self) -> bool:
@@ -335,7 +336,7 @@ class SecondOrderSummary:
         """Return a summary whose columns are sums of this one's."""
         spread: dict[str, Any] = {name: [columns @ one for one in getattr(self, name)] for name in _BY_COLUMN}
         linear, near = self.linear.with_columns(columns), self.neighbours.with_columns(columns)
-        return replace(self, level=columns @ self.level, linear=linear, neighbours=near, **spread)
+        return replace(self, small=columns @ self.small, linear=linear, neighbours=near, **spread)
 
     def before(self) -> SecondOrderSummary:
         """Return the summary of the same function before its first example."""

@@ -17,7 +17,6 @@ from streamkernel.learners.span import ENTRIES
 from streamkernel.second_order import growth, metric, newton, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.last_row import no_row
-from streamkernel.second_order.levels import LEVELS
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import (
     BORN,
@@ -30,6 +29,7 @@ from streamkernel.second_order.mixture_state import (
     coefficients_of_groups,
 )
 from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
+from streamkernel.second_order.small_functions import FIRST_NUMBERS, FUNCTIONS
 from streamkernel.second_order.tiles import EIGHT
 
 BEGINNING = 0.4
@@ -161,7 +161,7 @@ class Arranger:
         single[first_slots[slots.LINEAR] :][:1] = linear
         weights = np.tile(single, targets)
         arrays: dict[str, Any] = {
-            "level": np.zeros((columns, len(LEVELS))),
+            "small": np.zeros((columns, FIRST_NUMBERS[-1])),
             "weights": weights,
             "signed": weights.copy(),
             "positive": weights.copy(),
@@ -186,7 +186,7 @@ class Arranger:
 
     def _slots(self, groups: int) -> I64:
         """Return the slots of a mixture of a number of groups."""
-        return slots.slots_of(groups, len(LEVELS), int(self.is_linear), neighbour_functions(self.window))
+        return slots.slots_of(groups, len(FUNCTIONS), int(self.is_linear), neighbour_functions(self.window))
 
     def arrange(
         self,

@@ -22,11 +22,11 @@ from streamkernel.learners.embedding import (
 )
 from streamkernel.learners.embedding import slopes as slopes_along
 from streamkernel.learners.scoring import longest_row
-from streamkernel.second_order import levels, newton, slots, steady
+from streamkernel.second_order import newton, slots, small_functions, steady
 from streamkernel.second_order.gradients import embed_groups, embed_rows
 from streamkernel.second_order.last_row import forget_row, is_last, note_row
 from streamkernel.second_order.linear import steps as linear
-from streamkernel.second_order.linear.state import ENTRIES, LinearRoom, room_for
+from streamkernel.second_order.linear.state import ENTRIES, LinearRoom, copied_to_predict, room_for
 from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import (
@@ -40,7 +40,7 @@ from streamkernel.second_order.mixture_state import (
 )
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.neighbours.search import set_influence
-from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, Neighbours, NeighboursRoom, neighbours_room
+from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, NeighboursRoom, compiled_copied, neighbours_room
 from streamkernel.second_order.span import bound
 from streamkernel.second_order.weights import mix_scores
 
@@ -92,7 +92,7 @@ def read_row(state, scales, kernel, rows, read, i, blocks, work):  # type: ignor
         return -1
     newton.read(state, last.z, last.f)
     steady.read(state, last.z, last.f)
-    levels.read(state, last.f)
+    small_functions.read(state, read, i, last.f)
     neighbours.search(state.neighbours, lines, work.neighbours, last)
     note_row(last, read, i, seen, blocks)
     return used
@@ -108,9 +108,9 @@ def _offsets(numbers):  # type: ignore[no-untyped-def]
 
 
 def scores_of_others(state: MixtureState, scales: ScalesState, rows: Rows) -> F64:
-    """Return the scores of the linear function, and of the nearest neighbours, shape (rows, functions, columns)."""
-    functions = state.slots[slots.ALL] - state.slots[slots.LINEAR]
-    out = np.empty((len(rows.start) - 1, functions, len(state.level)))
+    """Return the scores of the functions other than the groups', shape (rows, functions, columns)."""
+    functions = state.slots[slots.ALL] - state.slots[slots.SMALL]
+    out = np.empty((len(rows.start) - 1, functions, len(state.small)))
     _set_others(with_own_row(state), scales, rows, out)
     return out
 
@@ -124,12 +124,13 @@ def _set_others(state, scales, rows, out):  # type: ignore[no-untyped-def]
     read = Rows(rows.start, rows.slots, rows.hashes, rows.readers, np.empty_like(rows.values), rows.weights)
     for i in range(len(out)):
         scale_row(scales, rows, i, read.values)
+        small_functions.read(state, read, i, f)
         linear.read_row(lines, scales, rows, i, work)
         neighbours.set_point(work, read, i, near)
         neighbours.search(state.neighbours, lines, near, state.last)
         linear.score(state, ENTRIES * (rows.start[i + 1] - rows.start[i]), moved, work, f)
         neighbours.score(state, added, f)
-        out[i] = f[state.slots[slots.LINEAR] :]
+        out[i] = f[state.slots[slots.SMALL] :]
 
 
 def _evaluate(state, scales, kernel, rows, out):  # type: ignore[no-untyped-def]
@@ -164,34 +165,21 @@ def evaluate_copy(state: MixtureState, scales: ScalesState, kernel: CompiledKern
 
 @compiled
 def _copy(state, scales):  # type: ignore[no-untyped-def]
-    """Return a consistent copy of the arrays that a prediction reads: numbers, w of the functions, the levels, v, the
-    range of targets, the sensitivities with their totals, the linear function with its names, and scales.
+    """Return a consistent copy of the arrays that a prediction reads: numbers, w and the small functions, v, the
+    range of targets, the sensitivities with their totals, the other functions, and scales.
     """
-    functions = state.newton.copy(), state.steady.copy(), state.level.copy(), state.weights.copy(), state.span.copy()
+    functions = state.newton.copy(), state.steady.copy(), state.small.copy(), state.weights.copy(), state.span.copy()
     sensitivities = state.metric.sensitivities.copy(), state.metric.totals.copy()
-    lines = state.linear
-    names = (
-        lines.counts.copy(),
-        lines.keys.copy(),
-        lines.at.copy(),
-        lines.scales.copy(),
-        lines.w.copy(),
-        lines.errors.copy(),
-    )
-    near = state.neighbours
-    recent = near.remembered.copy(), near.points.copy(), near.answers.copy(), near.weights.copy()
-    return state.numbers.copy(), *functions, *sensitivities, *names, *recent, scales.counts.copy(), scales.table.copy()
+    others = copied_to_predict(state.linear), compiled_copied(state.neighbours)
+    return state.numbers.copy(), *functions, *sensitivities, *others, scales.counts.copy(), scales.table.copy()
 
 
 def copy_for_prediction(state: MixtureState, scales: ScalesState) -> tuple[MixtureState, ScalesState]:
     """Return a consistent mixture and scales: the arrays that a prediction reads are copied, the others are shared."""
-    numbers, newton, steady, level, weights, span, sensitivities, totals, *others, counts, table = _copy(state, scales)
-    parts = "counts", "keys", "at", "scales", "w", "errors"
-    lines, near = state.linear._replace(**dict(zip(parts, others, strict=False))), Neighbours(*others[len(parts) :])
-    copied = state._replace(numbers=numbers, newton=newton, steady=steady, level=level, weights=weights, linear=lines)
+    numbers, newton, steady, small, weights, span, sensitivities, totals, lines, near, *scaling = _copy(state, scales)
+    copied = state._replace(numbers=numbers, newton=newton, steady=steady, small=small, weights=weights, span=span)
     metric = state.metric._replace(sensitivities=sensitivities, totals=totals)
-    copied = copied._replace(span=span, neighbours=near, metric=metric)
-    return copied, ScalesState(counts, table)
+    return copied._replace(metric=metric, linear=lines, neighbours=near), ScalesState(*scaling)
 
 
 def derivatives(mixture: MixtureState, directions: Directions, scales: ScalesState, row: Rows) -> F64:

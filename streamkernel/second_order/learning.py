@@ -6,7 +6,7 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes steps of constant size, w ← w - γℓ'φ, for drifting streams.
 
 A further function is a constant that takes constant steps: the recent level, independent of x
-(`streamkernel.second_order.levels`). Where inputs are scaled,
+(`streamkernel.second_order.small_functions`). Where inputs are scaled,
 one more is linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
 predict an example before they learn it. Three further functions average the nearest neighbours among stored examples
@@ -42,7 +42,7 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import levels, newton, slots, steady
+from streamkernel.second_order import newton, slots, small_functions, steady
 from streamkernel.second_order.evaluation import ROW_ROOM, RowRoom, read_row, row_room
 from streamkernel.second_order.gradients import EVERY, GRADIENT_ROOM, GradientRoom, add_gradient, gradient_room
 from streamkernel.second_order.linear import steps as linear
@@ -72,7 +72,7 @@ class LearningOptions(NamedTuple):
     growing
         Number of blocks from the first example on.
     follow
-        γ of the levels.
+        γ of the small functions.
     prior, kept
         λ of the linear function, and its forgetting factor per example.
     is_new
@@ -102,8 +102,8 @@ class Example(NamedTuple):
     ----------
     i, weight
         Its row, and its weight.
-    gamma
-        γ of constant steps, in units of 1/k(x, x).
+    gamma, follow
+        γ of constant steps, in units of 1/k(x, x), and γ of the small functions.
     seen
         Its number, from 1 on.
     k_xx
@@ -115,6 +115,7 @@ class Example(NamedTuple):
     i: int
     weight: float
     gamma: float
+    follow: float
     seen: int
     k_xx: float
     entries: int
@@ -224,7 +225,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     seen = numbers.examples + 1
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
-    example = Example(i, w, arrival.gamma, seen, numbers.step_k_xx, entries, places)
+    example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries, places)
     loss = loss_at(state.numbers, targets, work.said)
     if options.has_metric and seen % EVERY == 0:
         predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
@@ -234,7 +235,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     _observe_losses(state, w, work)
     newton.learn(state, example, work)
     steady.learn(state, example, work)
-    levels.learn(state, example, options.follow, work)
+    small_functions.learn(state, scaled, example, work)
     linear.learn(state, scales, rows, example, options, work)
     neighbours.learn(state, example, work)
     numbers.reused_steps += blocks == numbers.blocks
@@ -294,15 +295,15 @@ def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _observe_losses(state, w, work):  # type: ignore[no-untyped-def]
-    """Update the running loss of each function, and of f = 0 in the slot of the first level."""
+    """Update the running loss of each function, and of f = 0 in the slot of the first small one."""
     numbers, layout, f = state.numbers[0], state.layout, state.last.f
     since = numbers.examples - numbers.restarted
     fresh = since + 1 - schedule.compiled_last_due(since)
     rate = w / max(w, min(max(1.0, 0.5 * fresh), HORIZON))  # at most 1: no running loss is below 0 by rounding
     for k in range(len(f)):
-        if k < state.slots[slots.LEVEL] and layout[k % len(layout), COUNT] == 0:
+        if k < state.slots[slots.SMALL] and layout[k % len(layout), COUNT] == 0:
             continue
-        loss = loss_at(state.numbers, work.targets, work.nothing if k == state.slots[slots.LEVEL] else f[k])
+        loss = loss_at(state.numbers, work.targets, work.nothing if k == state.slots[slots.SMALL] else f[k])
         state.losses[k] += rate * (loss - state.losses[k])
         if k < state.slots[slots.STEADY]:
             state.recent[k] += w * loss

@@ -25,6 +25,7 @@ from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear.state import FORGETTING, prior
 from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, weights_by_column, with_own_row
 from streamkernel.second_order.neighbours.state import STORED
+from streamkernel.second_order.small_functions import FUNCTIONS
 
 LARGEST = 1 << 29
 """Numbers in all factors at most: 2 GB."""
@@ -228,15 +229,17 @@ class MixedFunction(Learner):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight in f of functions that take Newton steps, of those that take constant ones, of the level, of
-        the linear one, and of the nearest neighbours; of several targets the mean.
+        """The weight in f of functions that take Newton steps, of those that take constant ones, of each small one,
+        of the linear one, and of the nearest neighbours; of several targets the mean.
 
         Where the stream drifts, the share of constant steps grows.
         """
         state = self._live.state
-        by_kind = np.split(state.weights.reshape(len(state.numbers), -1).mean(axis=0), state.slots[1:-1])
-        kinds = "newton", "constant", "level", "linear", "neighbours"
-        return {kind: float(weights.sum()) for kind, weights in zip(kinds, by_kind, strict=True) if len(weights)}
+        _, steady, small, linear, near, _ = state.slots.tolist()
+        v = state.weights.reshape(len(state.numbers), -1).mean(axis=0)
+        parts = np.split(v, [steady, *range(small, linear + 1), near])
+        kinds = "newton", "constant", *(function.NAME for function in FUNCTIONS), "linear", "neighbours"
+        return {kind: float(weights.sum()) for kind, weights in zip(kinds, parts, strict=True) if len(weights)}
 
     @property
     def of_targets(self) -> tuple[int, int]:
@@ -272,12 +275,12 @@ class MixedFunction(Learner):
         if n > _FEW or self._is_private:
             copied, scales = self.frozen(scales)
             live, scaling = copied._live, state_of(scales)
-            out = np.empty((n, len(live.state.level)))
+            out = np.empty((n, len(live.state.small)))
             self._evaluate(partial(evaluation.evaluate_copy, live.state, scaling, live.directions.kernel), rows, out)
             return out
         while True:
             live, scaling = self._live, state_of(scales)
-            out = np.empty((n, len(live.state.level)))
+            out = np.empty((n, len(live.state.small)))
             evaluate = self._evaluate_directly if n == 1 else evaluation.evaluate
             bad = evaluate(live.state, scaling, live.directions.kernel, rows, out)
             if bad >= 0:
@@ -291,16 +294,14 @@ class MixedFunction(Learner):
         return evaluation.derivatives(live.state, live.directions, scaling, row)
 
     def others(self, rows: Rows, scales: Scales | None = None) -> F64:
-        """Return the part of f without derivatives, as :meth:`Learner.others` does: the part of the linear function
-        and of neighbours.
-        """
+        """Return the part of f without derivatives, as :meth:`Learner.others` does: without the groups' functions."""
         function = self._live.state
-        weights = weights_by_column(function)[function.slots[slots.LINEAR] :]
+        weights = weights_by_column(function)[function.slots[slots.SMALL] :]
         scaling = state_of(scales)
         return np.asarray(np.einsum("kc,nkc->nc", weights, evaluation.scores_of_others(function, scaling, rows)))
 
     def scores_of_others(self, rows: Rows, scales: Scales | None = None) -> F64:
-        """Return the scores of the functions other than the groups' and the level, shape (rows, functions, columns)."""
+        """Return the scores of the functions other than the groups', shape (rows, functions, columns)."""
         return evaluation.scores_of_others(self._live.state, state_of(scales), rows)
 
     @property

@@ -26,7 +26,7 @@ from streamkernel.second_order.restructuring import with_column, with_new_groups
 from streamkernel.second_order.stored_mixture import StoredMixture
 
 FOLLOW = 0.075
-"""γ of the levels, over the loss's curvature."""
+"""γ of the small functions, over the loss's curvature."""
 
 
 class SecondOrderLearner(StoredMixture):

@@ -62,8 +62,8 @@ class MixtureState(NamedTuple):
         Where the functions of each kind are among all, shape (6,) (:mod:`streamkernel.second_order.slots`).
     newton, steady
         w of the two functions of each group, shape (columns, n).
-    level
-        The levels, shape (columns, levels).
+    small
+        The numbers of the small functions, shape (columns, numbers).
     weights, mixer
         v, and the factor of its own A, of each target; functions are in the order of their slots.
     signed, positive, lead
@@ -72,7 +72,7 @@ class MixtureState(NamedTuple):
         Of each target the largest derivatives seen of the functions, and of f, and the largest size of the targets.
     losses
         The running losses of the functions, since the model was last restructured; the loss of f = 0 for the first
-        level.
+        small one.
     priors
         λ of each group, in units of k(x, x).
     factor
@@ -110,7 +110,7 @@ class MixtureState(NamedTuple):
     slots: I64
     newton: F64
     steady: F64
-    level: F64
+    small: F64
     weights: F64
     mixer: F64
     signed: F64
@@ -356,12 +356,12 @@ def with_own_row(state: MixtureState) -> MixtureState:
 def weights_by_column(state: MixtureState) -> F64:
     """Return v of all functions for each column of f, shape (functions, columns); the columns of a target have one."""
     targets = len(state.numbers)
-    return np.repeat(state.weights.reshape(targets, -1).T, len(state.level) // targets, axis=1)
+    return np.repeat(state.weights.reshape(targets, -1).T, len(state.small) // targets, axis=1)
 
 
 def coefficients_of_groups(state: MixtureState) -> list[F64]:
     """Return Σ v_k w_k over both functions of each group, shape (columns, n)."""
-    columns, weights, coefficients = len(state.level), weights_by_column(state)[:, :, None], []
+    columns, weights, coefficients = len(state.small), weights_by_column(state)[:, :, None], []
     for g, (n, before) in enumerate(state.layout[:, [COUNT, BEFORE]].tolist()):
         here = slice(columns * before, columns * (before + n))
         newton, steady = state.newton[here].reshape(columns, n), state.steady[here].reshape(columns, n)

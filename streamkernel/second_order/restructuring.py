@@ -46,7 +46,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     function = live.state
     names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
-    arrays |= {"level": more(function.level), "metric": function.metric}
+    arrays |= {"small": more(function.small), "metric": function.metric}
     arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
     arrays["linear"] = linear_state.with_column(function.linear, split)
     arrays["neighbours"] = copied(function.neighbours)
@@ -58,7 +58,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     ordinary, lambdas = arranger.ordinary, function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
-    of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.LEVEL]])
+    of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.SMALL]])
     losses_of = of_groups.reshape(2, -1)
     least = losses_of[0, table[:, 0] > 0].min()
     singles, unexplained = losses_of[0, :alone], growth.unexplained_share(least, nothing)
@@ -204,7 +204,7 @@ def _rearrange(
             mixer[:], signed[t] = without(mixer, signed[t], functions, PULL * size)
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
-    arrays |= {name: getattr(function, name) for name in ("level", "linear", "neighbours", "span")}
+    arrays |= {name: getattr(function, name) for name in ("small", "linear", "neighbours", "span")}
     arrays |= {"priors": lambdas, "metric": own, "recent": np.zeros(len(table))}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 

@@ -28,7 +28,7 @@ OF_TARGETS = ("offset", "predicted_offset", "error_scale", "gradient_bound")
 """The numbers that each of several targets has separately, in the order of files."""
 
 _NAMES = {
-    "level": "level", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
+    "level": "small", "weights": "weights", "mixer": "mixer", "bounds": "bounds", "standing": "losses", "priors":
     "priors", "span": "span", **{name: name for name in SIGNS},
 }  # fmt: skip
 """The names that arrays of the state have in files."""

@@ -64,7 +64,7 @@ def _has_settled(state, k):  # type: ignore[no-untyped-def]
     """Return whether function k is old enough to be mixed: its group did not start recently, unless the model did."""
     numbers, layout = state.numbers[0], state.layout
     born = layout[k % len(layout), BORN]
-    return k >= state.slots[slots.LEVEL] or born == numbers.restarted or numbers.examples - born >= SETTLING
+    return k >= state.slots[slots.SMALL] or born == numbers.restarted or numbers.examples - born >= SETTLING
 
 
 @unit(

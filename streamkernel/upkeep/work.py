@@ -19,7 +19,7 @@ from streamkernel.learners import span
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
-from streamkernel.second_order.slots import LEVEL, LINEAR, NEWTON, STEADY
+from streamkernel.second_order.slots import NEWTON, SMALL, STEADY
 from streamkernel.second_order.weights import positive_weights
 from streamkernel.solvers.progress import Tell
 from streamkernel.solvers.saddle_point import minimise
@@ -156,8 +156,7 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
     weights *= rows.weights
     groups, near = [], np.zeros((len(old.arrays.weights), len(y), old.columns))
     slots = old.arrays.slots
-    near[slots[LEVEL] : slots[LINEAR]] = old.arrays.level.T[:, None]
-    near[slots[LINEAR] :] = old.scores_of_others(rows).transpose(1, 0, 2)
+    near[slots[SMALL] :] = old.scores_of_others(rows).transpose(1, 0, 2)
     of_groups: dict[int, I64] = {}
     for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs

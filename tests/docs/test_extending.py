@@ -19,7 +19,7 @@ BLOCK = re.compile(r'```(python|diff) title="([\w./]+)"\n(.*?)```', re.DOTALL)
 CHANGES = {
     "loss": "LogCosh",
     "kernel": "hyperbolic",
-    "function of the mixture": "level",
+    "function of the mixture": "small",
     "source": "test_sqlite",
     "sink": "test_sqlite_sink",
     "figure": "match_the_run",
@@ -38,7 +38,7 @@ def apply(lines: list[str], diff: str) -> tuple[list[str], int]:
         if line.startswith("+"):
             lines, added = [*lines[:at], line[1:], *lines[at:]], added + 1
         else:
-            at = lines.index(line[1:])
+            at = lines.index(line[1:], at)
         at += 1
     return lines, added
 

@@ -440,7 +440,7 @@ def test_importances_are_made_of_the_derivatives_of_saturated_scores():
     f, scales, row = model._learner, model._state.scales, model._learner.row(xs[703])
     own, base = f.arrays.linear, 2 * len(f.groups) + 1
     place = [own.names.tolist().index(name) for name in row.hashes.tolist()]
-    score = f.scores_of_others(row, scales)[0, 0]
+    score = f.scores_of_others(row, scales)[0, 1]
     of_linear = f.arrays.weights[base] * slope(own, score) * own.w[0, place]
     slopes = f.derivatives(row, scales)[0] + of_linear / own.scales[place, 1]
     slopes *= scales.in_use(row.hashes)["unit"]

@@ -135,7 +135,7 @@ def test_classes_match_the_reference_on_inputs_and_indicators():
         line.step(i + 1)
     assert np.allclose(f.arrays.linear.w[:, : len(line.w)], line.w.T, rtol=1e-6)
     expected = np.array([line.bounded(line.scores(x), 0.0) for x in inputs])
-    assert np.allclose(f.scores_of_others(rows)[:, 0], expected, rtol=1e-6, atol=1e-9)
+    assert np.allclose(f.scores_of_others(rows)[:, 1], expected, rtol=1e-6, atol=1e-9)
 
 
 def stream(n, kinds=6, seed=1):

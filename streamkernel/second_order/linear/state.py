@@ -148,6 +148,22 @@ def with_index(linear: Linear) -> Linear:
     return linear
 
 
+@inlined
+def copied_to_predict(linear):  # type: ignore[no-untyped-def]
+    """Return the function with a copy of each array that predictions read; it shares the others."""
+    return Linear(
+        counts=linear.counts.copy(),
+        keys=linear.keys.copy(),
+        at=linear.at.copy(),
+        names=linear.names,
+        scales=linear.scales.copy(),
+        w=linear.w.copy(),
+        factor=linear.factor,
+        diagonal=linear.diagonal,
+        errors=linear.errors.copy(),
+    )
+
+
 @inlined(allocates=None)
 def room_for(memory, linear, longest):  # type: ignore[no-untyped-def]
     """Return work arrays for examples of at most `longest` names."""

@@ -92,6 +92,10 @@ def copied(near: Neighbours) -> Neighbours:
     return Neighbours(near.remembered.copy(), near.points.copy(), near.answers.copy(), near.weights.copy())
 
 
+compiled_copied: Any = inlined(copied)
+"""The same for compiled code."""
+
+
 @inlined(allocates=None)
 def neighbours_room(memory, near):  # type: ignore[no-untyped-def]
     """Return work arrays for an example."""

@@ -1,4 +1,4 @@
-"""Levels: each follows the targets as its formula says, and is in files, merged models and exports."""
+"""Small functions: each follows the targets as its formula says, and is in files, merged models and exports."""
 
 import copy
 import itertools
@@ -9,8 +9,8 @@ import pytest
 from streamkernel import KernelRegressor, kernels, load, losses, save, step_sizes
 from streamkernel.interop import to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
-from streamkernel.second_order.levels import LEVELS
 from streamkernel.second_order.mixture import SecondOrderLearner
+from streamkernel.second_order.small_functions import FUNCTIONS
 
 
 def mean_of_recent(ys):
@@ -19,42 +19,42 @@ def mean_of_recent(ys):
 
 
 AFTER = [
-    mean_of_recent,
+    lambda xs, ys: mean_of_recent(ys),
 ]
-"""The value of each level after some targets with the square loss."""
+"""The score of each function at the last x after some examples with the square loss."""
 
 
 @pytest.mark.parametrize("j", range(len(AFTER)))
-def test_a_level_follows_the_targets(j):
-    ys = np.random.default_rng(0).normal(2.0, 0.1, 300)
+def test_a_small_function_follows_the_targets(j):
+    generator = np.random.default_rng(0)
+    xs, ys = generator.normal(size=300), generator.normal(2.0, 0.1, 300)
     f = SecondOrderLearner(kernels.Gaussian(1.0), losses.Square(), step_sizes.Constant(0.75), max_features=1024)
-    for y in ys:
-        f.learn(f.row({"x": 1.0}), np.array([y]))
-    assert f.arrays.level[0, j] == pytest.approx(AFTER[j](ys.tolist()), rel=1e-9)
+    for x, y in zip(xs, ys, strict=True):
+        f.learn(f.row({"x": x}), np.array([y]))
+    assert f.scores_of_others(f.row({"x": xs[-1]}))[0, j, 0] == pytest.approx(AFTER[j](xs, ys), rel=1e-9)
 
 
-def test_each_level_is_tested():
-    assert len(AFTER) == len(LEVELS)
+def test_each_small_function_is_tested():
+    assert len(AFTER) == len(FUNCTIONS)
 
 
-def test_levels_are_in_files_merged_models_and_exports(tmp_path):
+def test_small_functions_are_in_files_merged_models_and_exports(tmp_path):
     generator = np.random.default_rng(1)
     xs = [{"a": a} for a in generator.normal(size=800)]
-    ys = np.cumsum(generator.normal(size=800))  # a random walk, which levels follow
+    ys = np.cumsum(generator.normal(size=800))  # a random walk, which they follow
     model = KernelRegressor(max_features=256)
     for x, y in zip(xs, ys, strict=True):
         model.learn_one(x, y)
-    levels = model._learner.arrays.level
-    assert model._learner.shares["level"] != 0.0
-    assert (levels != 0.0).all()
+    numbers = model._learner.arrays.small
+    assert all(model._learner.shares[function.NAME] for function in FUNCTIONS)
     save(model, tmp_path / "model.safetensors")
     stored = load(tmp_path / "model.safetensors")
-    assert stored._learner.arrays.level.tobytes() == levels.tobytes()
+    assert stored._learner.arrays.small.tobytes() == numbers.tobytes()
     assert [stored.predict_one(x) for x in xs[:5]] == [model.predict_one(x) for x in xs[:5]]
     to_numpy(model, tmp_path / "model.npz")
     exported = Predictor(tmp_path / "model.npz").predict(np.array([[x["a"]] for x in xs[:5]]))
     np.testing.assert_allclose(exported, [model.predict_one(x) for x in xs[:5]], rtol=1e-4, atol=1e-4)
     twin = copy.deepcopy(model)
-    twin._learner.arrays.level[:] += 1.0
+    twin._learner.arrays.small[:] += 1.0
     merged = copy.deepcopy(model).merge(twin)
-    np.testing.assert_allclose(merged._learner.arrays.level, levels + 0.5)
+    np.testing.assert_allclose(merged._learner.arrays.small, numbers + 0.5)
