@@ -171,6 +171,10 @@ KINDS: dict[str, Kind] = {
         lambda: KernelRegressor(kernels.Gaussian("median") * kernels.Polynomial(2) + kernels.Matern(1.5, 2.0), **SMALL),
         TARGETS,
     ),
+    "bandwidths": model(
+        lambda: KernelRegressor(kernels.MultiScale(kernels.Gaussian(1.0), (2.0, 1.0, 0.5)), learner="dsg", **SMALL),
+        TARGETS,
+    ),
     "first order": model(lambda: KernelRegressor(learner="dsg", **SMALL), TARGETS),
     "several targets": model(lambda: KernelMultiTargetRegressor(**SMALL), [{"u": y, "v": -y} for y in TARGETS]),
     "several labels": model(
