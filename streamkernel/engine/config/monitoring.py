@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from river import base
 
 from streamkernel.engine.config import build
+from streamkernel.engine.config.environment import problems_of, ratio_of
 from streamkernel.engine.config.messages import ConfigError, to_toml
 from streamkernel.engine.config.schema import DriftTable, MonitoringTable, NoveltyTable, TelemetryTable, metric_at
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
@@ -17,7 +18,6 @@ from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
-from streamkernel.engine.otel.environment import problems_of, ratio_of
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of
 

@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
 from streamkernel.connectors.owner import Owner
-from streamkernel.engine.otel.environment import interval_of
+from streamkernel.engine.config.environment import interval_of
 from streamkernel.versions import package_version
 
 BOUND = "le"
