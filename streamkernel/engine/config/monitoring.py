@@ -113,7 +113,7 @@ def check_telemetry(settings: Settings) -> None:
         return
     problems = list(problems_of(os.environ))
     try:
-        import streamkernel.engine.otel.exporting  # noqa: F401
+        import streamkernel.engine.otel  # noqa: F401
     except ImportError as error:
         problems.append(f"telemetry: it needs pip install 'streamkernel[otel]', got no module \"{error.name}\"")
     if problems:
@@ -122,8 +122,7 @@ def check_telemetry(settings: Settings) -> None:
 
 def traced_runner(table: TelemetryTable) -> Callable[[EngineParts], Runner]:
     """Return a function that makes the loop of a run that follows traces."""
-    from streamkernel.engine.otel.exporting import resource_of, span_exporter
-    from streamkernel.engine.otel.tracing import TracedRunner, Tracing
+    from streamkernel.engine.otel import TracedRunner, Tracing, resource_of, span_exporter
 
     ratio = ratio_of(os.environ) if table.sampling_ratio is None else table.sampling_ratio
 
@@ -139,7 +138,7 @@ def exported_metrics(engine: Engine, table: TelemetryTable | None) -> Iterator[N
     if table is None:
         yield
         return
-    from streamkernel.engine.otel.exporting import MetricsExport, resource_of
+    from streamkernel.engine.otel import MetricsExport, resource_of
     from streamkernel.engine.telemetry.status import registry_of
 
     export = MetricsExport(registry_of(engine), table.endpoint, resource_of(engine.parts.outputs.member))
