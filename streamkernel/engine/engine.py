@@ -21,10 +21,9 @@ from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.runner import EngineParts, Runner, StreamRunner
-from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.history import History
-from streamkernel.engine.telemetry.monitor import Monitor
+from streamkernel.engine.telemetry.monitor import Monitor, Publisher
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, EngineSnapshot
 from streamkernel.estimators.base import KernelModel
 from streamkernel.field_types import Fields
