@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from streamkernel.commands.process import expected_errors, fail
+from streamkernel.commands.process import configure_logs, expected_errors, fail
 
 
 def demo(
@@ -23,9 +23,8 @@ def demo(
 ) -> None:
     """Run the main job on data that ships with River, beside River's LogisticRegression."""
     from streamkernel import demo as demonstration
-    from streamkernel.engine.telemetry import logs
 
-    logs.configure("warning")
+    configure_logs("warning")
     with expected_errors():
         demonstration.run(directory, events, port, Console(stderr=True))
 
