@@ -7,8 +7,15 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
-from streamkernel.connectors.base import Event, GaveUpError, Position, RecordsRefusedError, UnavailableError
-from streamkernel.connectors.checks import is_count, position_of
+from streamkernel.connectors.base import (
+    Event,
+    GaveUpError,
+    Position,
+    RecordsRefusedError,
+    UnavailableError,
+    is_count,
+    position_of,
+)
 from streamkernel.connectors.interfaces import Sink, Source
 from streamkernel.connectors.json_text import Encoded, Refused, json_or_refuse
 from streamkernel.connectors.json_values import json_fields

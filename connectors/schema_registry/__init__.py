@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from streamkernel.connectors.base import UnavailableError
-from streamkernel.connectors.checks import unknown_name
+from streamkernel.connectors.base import UnavailableError, unknown_name
 from streamkernel.connectors.json_values import json_object
 
 PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"

@@ -168,7 +168,7 @@ def configure_logs(level: str = "info", form: str = "auto") -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    structlog.configure_logs(
+    structlog.configure(
         processors=[*steps, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
