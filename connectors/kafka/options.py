@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from streamkernel.connectors.kafka.clients import Client, Consumer, Producer
-from streamkernel.connectors.kafka.failures import describe_error
+from streamkernel.connectors.kafka.clients import Client, Consumer, Producer, describe_error
 from streamkernel.connectors.registry import function_at
 
 CLIENTS = {
