@@ -21,8 +21,8 @@ from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.health import Health, Retries
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor, Step
+from streamkernel.engine.seen_inputs import LARGEST
 from streamkernel.engine.telemetry.dead_letters import refusal_of
-from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.engine.telemetry.monitor import Monitor
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import answers_of, deferred_answers, predict_and_learn
