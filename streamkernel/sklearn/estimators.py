@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from streamkernel import learners, losses
 from streamkernel.documentation import documented
 from streamkernel.estimators import classifier, densities, regressor
+from streamkernel.estimators.base import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.internals import model_of
-from streamkernel.estimators.tables import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.targets import ClassWeight
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
