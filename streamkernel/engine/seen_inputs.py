@@ -1,4 +1,4 @@
-"""What a run has seen of its inputs, in bounded memory: frequent texts of fields, and the usual ranges of numbers."""
+"""Inputs that a run has seen, in bounded memory: frequent texts of fields, and the usual ranges of numbers."""
 
 from __future__ import annotations
 

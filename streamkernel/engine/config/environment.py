@@ -1,4 +1,4 @@
-"""What a configuration takes from the environment and from files, and the variables of OpenTelemetry."""
+"""Values of a configuration from the environment and from files, and the variables of OpenTelemetry."""
 
 from __future__ import annotations
 
