@@ -57,11 +57,7 @@ class DatasetSource(Source):
     """
 
     def __init__(
-        self,
-        dataset: Any,
-        label: str = "y",
-        limit: int | None = None,
-        params: Mapping[str, Any] | None = None,
+        self, dataset: Any, label: str = "y", limit: int | None = None, params: Mapping[str, Any] | None = None
     ) -> None:
         from numpy import generic
         from river.datasets.base import Dataset

@@ -296,11 +296,7 @@ class NatsSink(Sink):
     guarantee: ClassVar[str] = "at_least_once"
 
     def __init__(
-        self,
-        subject: str,
-        servers: str = "nats://localhost:4222",
-        user: str | None = None,
-        password: str | None = None,
+        self, subject: str, servers: str = "nats://localhost:4222", user: str | None = None, password: str | None = None
     ) -> None:
         self._connection, self._subject = NatsConnection(servers, user, password), subject
         self._buffer: list[Encoded] = []

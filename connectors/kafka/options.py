@@ -91,11 +91,7 @@ class Options:
     """
 
     def __init__(
-        self,
-        servers: str,
-        given: Mapping[str, Any] | None = None,
-        client: str = "kafka-python",
-        folder: Path = Path(),
+        self, servers: str, given: Mapping[str, Any] | None = None, client: str = "kafka-python", folder: Path = Path()
     ) -> None:
         if client not in CLIENTS:
             raise ValueError(f"Expected {' or '.join(map(repr, CLIENTS))} as client, got {client!r}")

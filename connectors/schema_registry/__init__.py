@@ -21,13 +21,7 @@ PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
 PATHS = ("ssl.ca.location", "ssl.key.location", "ssl.certificate.location")
 """Options whose value is the path of a file."""
 
-SECRET = (
-    "basic.auth.user.info",
-    "bearer.auth.client.secret",
-    "bearer.auth.token",
-    "proxy",
-    "ssl.key.password",
-)
+SECRET = ("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "proxy", "ssl.key.password")
 """Options whose value is never shown."""
 
 OPTIONS = (

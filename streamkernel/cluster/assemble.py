@@ -115,11 +115,7 @@ def partitioned_source(config: Config) -> PartitionedSource:
     with problem_at("source", ImportError, OSError, ValueError):
         if source.path is not None:
             return PartitionedFiles(
-                source.path,
-                source.format,
-                csv=config.csv,
-                max_list_length=source.max_list_length,
-                zones=config.zones,
+                source.path, source.format, csv=config.csv, max_list_length=source.max_list_length, zones=config.zones
             )
         return PartitionedTopics(
             options,

@@ -42,8 +42,7 @@ def run(
         typer.Option("--connect", help="With --check: also connect to the brokers, and check that all topics exist."),
     ] = False,
     cluster: Annotated[
-        str | None,
-        typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.'),
+        str | None, typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.')
     ] = None,
 ) -> None:
     """Predict and learn from the stream of CONFIG, and continue where the last run stopped."""

@@ -61,9 +61,7 @@ def warm_up(
     typer.echo(f"compiled code is stored in {folder()}", err=True)
 
 
-def dashboards(
-    directory: Annotated[Path, typer.Argument(help="A new or empty folder.", show_default=False)],
-) -> None:
+def dashboards(directory: Annotated[Path, typer.Argument(help="A new or empty folder.", show_default=False)]) -> None:
     """Write dashboards for Grafana, rules for Prometheus and their provisioning to DIRECTORY."""
     with expected_errors():
         if directory.exists() and any(directory.iterdir()):

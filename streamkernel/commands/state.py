@@ -31,9 +31,7 @@ state = typer.Typer(
 )
 
 
-def inspect(
-    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
-) -> None:
+def inspect(state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)]) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and the position in the stream."""
     from streamkernel.engine.telemetry.status import checkpoint_rows
 

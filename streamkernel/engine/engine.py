@@ -176,11 +176,7 @@ class Engine:
         self.parts = EngineParts(source, processor, outputs, checkpointer, health, retries, monitor)
         self.runner = runner(self.parts)
 
-    def run(
-        self,
-        stopping: Callable[[], bool] = lambda: False,
-        watch: Callable[[Engine], None] | None = None,
-    ) -> None:
+    def run(self, stopping: Callable[[], bool] = lambda: False, watch: Callable[[Engine], None] | None = None) -> None:
         """Continue from the last checkpoint until the stream ends or `stopping` returns true.
 
         Parameters

@@ -111,10 +111,7 @@ class LearnedTypes:
         return self._fields[CATEGORIES]
 
     def count(
-        self,
-        record: Mapping[str, Any],
-        others: Collection[str] = (),
-        is_input: Callable[[str], bool] = lambda _: True,
+        self, record: Mapping[str, Any], others: Collection[str] = (), is_input: Callable[[str], bool] = lambda _: True
     ) -> None:
         """Count the values of a record.
 

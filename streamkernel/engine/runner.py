@@ -10,12 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from streamkernel.connectors import (
-    CommitRefusedError,
-    Event,
-    Refusal,
-    Source,
-)
+from streamkernel.connectors import CommitRefusedError, Event, Refusal, Source
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.health import Health, Retries

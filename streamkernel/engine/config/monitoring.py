@@ -84,11 +84,7 @@ def check_monitoring(settings: Settings) -> None:
         segments.field in (*settings.labels, settings.weight) or settings.ignored[segments.field]
     ):
         problems.append(f"segments.field: expected an input of the model, got {to_toml(segments.field)}")
-    for key, table in (
-        ("monitoring", settings.monitoring),
-        ("drift", settings.drift),
-        ("novelty", settings.novelty),
-    ):
+    for key, table in (("monitoring", settings.monitoring), ("drift", settings.drift), ("novelty", settings.novelty)):
         for name in (table and table.fields) or ():
             if name in (*settings.labels, settings.weight) or settings.ignored[name]:
                 problems.append(f"{key}.fields: expected inputs of the model, got {to_toml(name)}")
