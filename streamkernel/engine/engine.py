@@ -207,7 +207,9 @@ class Engine:
         try:
             if checkpointer.restored is not None and monitor.publisher.wanted:
                 monitor.publish_model(checkpointer.restored)
-            if self._wait_for_brokers(stopping) and checkpointer.resume(stopping):
+            openings = [*self.parts.outputs.openings(), self.source.open]
+            opened = self.parts.retries.ask_aside(lambda: [opening() for opening in openings], stopping)
+            if opened is not None and checkpointer.resume(stopping):
                 monitor.take_snapshot()
                 self.runner.run(stopping, lambda: None if watch is None else watch(self))
                 checkpointer.try_to_commit(last=True)
@@ -350,8 +352,3 @@ class Engine:
     def ill(self) -> str:
         """Return the reason why this process should be restarted, or an empty string."""
         return self.parts.health.ill()
-
-    def _wait_for_brokers(self, stopping: Callable[[], bool]) -> bool:
-        """Wait for brokers and topics, and return whether they are available; false if the run is stopped first."""
-        openings = [*self.parts.outputs.openings(), self.source.open]
-        return self.parts.retries.ask_aside(lambda: [opening() for opening in openings], stopping) is not None

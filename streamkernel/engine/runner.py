@@ -165,7 +165,9 @@ class StreamRunner:
             if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
                 continue
             events = self._retries.ask(lambda: self._source.poll(POLL_SECONDS), stopping)
-            self._check_brokers()
+            if (error := self._retries.report(self._source.trouble)) is not None:
+                self._checkpointer.try_to_commit(last=True)
+                raise error
             if events is not None:
                 self._health.watch(self._source, bool(events))
                 self.process_all(events, stopping, watch)
@@ -195,7 +197,11 @@ class StreamRunner:
                 checkpointer.mark_refused(error)
                 return
             except MemoryError as error:
-                raise _out_of_memory(event) from error
+                raise MemoryError(
+                    f"out of memory at the record of {event.stream} that ends at {event.resume}; the run has ended; "
+                    "give the process more memory or the model fewer features (max_features), and start it again: it "
+                    "resumes from the last checkpoint"
+                ) from error
             n = max(n, 1)
             now = clock()
             seconds += [(now - began) / n] * n
@@ -275,21 +281,3 @@ class StreamRunner:
         if self._source.is_repeating:
             self._source.advance(event)
         self._checkpointer.advance(event.stream, event.resume)
-
-    def _check_brokers(self) -> None:
-        """Report problems with brokers and topics that the source finds.
-
-        Raise `GaveUpError` if that has lasted for longer than the user wants to wait.
-        """
-        error = self._retries.report(self._source.trouble)
-        if error is not None:
-            self._checkpointer.try_to_commit(last=True)
-            raise error
-
-
-def _out_of_memory(event: Event) -> MemoryError:
-    return MemoryError(
-        f"out of memory at the record of {event.stream} that ends at {event.resume}; the run has ended; give the "
-        "process more memory or the model fewer features (max_features), and start it again: it resumes from the last "
-        "checkpoint"
-    )
