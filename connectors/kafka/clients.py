@@ -40,10 +40,10 @@ CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 30.0
 """Seconds between two checks for topics and new partitions."""
 
-log = logging.getLogger(__name__)
-
 RIVAL_SECONDS = 60.0
 """Seconds within which a second fence shows that another process has the same name."""
+
+log = logging.getLogger(__name__)
 
 
 def seconds_until(deadline: float, most: float = COMMIT_SECONDS) -> float:

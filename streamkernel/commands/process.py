@@ -31,7 +31,7 @@ EXPECTED = (OSError, ValueError, RuntimeError, ImportError, MemoryError)
 LOGGERS = ("kafka", "librdkafka", "opentelemetry")
 """Loggers whose lines repeat: they log each of many attempts."""
 
-SECONDS = 60.0
+SIMILAR_SECONDS = 60.0
 """Seconds between two similar lines."""
 
 MOST_LINES = 1000
@@ -139,7 +139,7 @@ class Folding(logging.Filter):
         text = record.getMessage()
         kind, now = (record.name, _CHANGES.sub("#", text)), self._clock()
         passed, held = self._seen.pop(kind, (None, 0))
-        if passed is not None and now - passed < SECONDS:
+        if passed is not None and now - passed < SIMILAR_SECONDS:
             self._seen[kind] = passed, held + 1
             return False
         self._seen[kind] = now, 0

@@ -44,8 +44,6 @@ BOUND = "le"
 CLOSE_SECONDS = 2.0
 """Seconds that the end of a run waits for a collector, for metrics and for spans."""
 
-log = structlog.get_logger("streamkernel")
-
 PARENT = "traceparent"
 CARRIED = (PARENT, "tracestate")
 """Headers of a record that its prediction gets, too."""
@@ -59,6 +57,8 @@ W3C = TraceContextTextMapPropagator()
 
 MOST_PENDING = 10_000
 """Largest number of traced records whose label has not arrived, to which the trace of the label is linked."""
+
+log = structlog.get_logger("streamkernel")
 
 
 def metrics_data(families: Iterable[Metric], resource: Resource, since: int) -> export.MetricsData:

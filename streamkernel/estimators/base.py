@@ -38,7 +38,7 @@ Choice = str | Newton | DSG
 DEFAULT_KERNEL = Gaussian("median", median_factor=0.4)
 MANY_BANDWIDTHS = MultiScale(Gaussian("median"), (0.25, 0.5, 1.5, 6.0))
 
-SHOWN = 256
+ROWS_SHOWN = 256
 """Rows between two moves of a progress line."""
 
 
@@ -293,8 +293,8 @@ def learn_table(
     with progress_line("Learning", show=verbose) as tell:
         for block, numeric in table_blocks(directions, X, before):
             size = len(block.start) - 1
-            for first in range(0, size, SHOWN if verbose else max(1, size)):
-                rows = block.part(first, min(first + SHOWN, size) if verbose else size)
+            for first in range(0, size, ROWS_SHOWN if verbose else max(1, size)):
+                rows = block.part(first, min(first + ROWS_SHOWN, size) if verbose else size)
                 last = done + len(rows.start) - 1
                 rows, part_labels, targets = rows._replace(weights=weights[done:last]), labels[done:last], y[done:last]
                 chosen = rows.weights >= SMALLEST_WEIGHT

@@ -50,13 +50,13 @@ LATER = "raise delayed_labels.timeout_seconds or max_pending, or send labels soo
 OTHER_KEYS = "compare their keys, unless the run has not seen the features of these labels"
 """Advice."""
 
-log = structlog.get_logger("streamkernel")
-
 PUBLISH_SECONDS = 1.0
 """Seconds between two snapshots, at least."""
 
 FOLD_AT = 1000
 """Minimum number of events that are evaluated and counted together."""
+
+log = structlog.get_logger("streamkernel")
 
 
 class PublishedModel(NamedTuple):
