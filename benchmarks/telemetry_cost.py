@@ -27,7 +27,7 @@ from streamkernel import KernelClassifier
 from streamkernel.connectors import Event, KafkaSink
 from streamkernel.connectors.kafka import Options, Writer
 from streamkernel.engine import Engine
-from streamkernel.engine.otel.tracing import TracedRunner, Tracing
+from streamkernel.engine.otel import TracedRunner, Tracing
 from streamkernel.engine.runner import EngineParts, collect_rarely
 
 PERIODS: dict[str, int | None] = {

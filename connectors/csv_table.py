@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import takewhile
 from typing import Any
 
-from streamkernel.connectors.checks import not_utf8
+from streamkernel.connectors.base import not_utf8
 from streamkernel.connectors.csv_cells import check_names, comma_number, comma_numbers, number, numbers, rows_of_numbers
 from streamkernel.connectors.record_splitters import LineCutter, QuotedCutter
 

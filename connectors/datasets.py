@@ -10,8 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_count, position_of, unknown_name
+from streamkernel.connectors.base import Event, Position, is_count, position_of, unknown_name
 from streamkernel.connectors.interfaces import Source
 
 BATCH_EVENTS = 512
@@ -58,11 +57,7 @@ class DatasetSource(Source):
     """
 
     def __init__(
-        self,
-        dataset: Any,
-        label: str = "y",
-        limit: int | None = None,
-        params: Mapping[str, Any] | None = None,
+        self, dataset: Any, label: str = "y", limit: int | None = None, params: Mapping[str, Any] | None = None
     ) -> None:
         from numpy import generic
         from river.datasets.base import Dataset

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from streamkernel.connectors.checks import unknown_name
+from streamkernel.connectors.base import unknown_name
 from streamkernel.connectors.csv_cells import number
 from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
 from streamkernel.connectors.json_values import JsonFields, flatten, object_with_digits, with_digits

@@ -94,9 +94,7 @@ class Encoded(NamedTuple):
 
 
 def encode_each(
-    encode: Callable[[Mapping[str, Any]], bytes],
-    records: Iterable[Mapping[str, Any]],
-    keys: Iterable[bytes | None],
+    encode: Callable[[Mapping[str, Any]], bytes], records: Iterable[Mapping[str, Any]], keys: Iterable[bytes | None]
 ) -> tuple[list[Encoded], list[Refused]]:
     r"""Return the records that can be encoded, and the ones that cannot.
 

@@ -105,15 +105,11 @@ def _seconds_of(moment: dt.datetime) -> float:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)) - EPOCH).total_seconds()
 
 
-def _seconds_of_day(time: dt.time) -> float:
-    return 3600.0 * time.hour + 60.0 * time.minute + time.second + 1e-6 * time.microsecond
-
-
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     Decimal: float,
     dt.datetime: _seconds_of,
     dt.date: lambda day: _seconds_of(dt.datetime.combine(day, dt.time())),
-    dt.time: _seconds_of_day,
+    dt.time: lambda time: 3600.0 * time.hour + 60.0 * time.minute + time.second + 1e-6 * time.microsecond,
     dt.timedelta: dt.timedelta.total_seconds,
     UUID: str,
 }

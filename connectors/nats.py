@@ -7,8 +7,15 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeVar
 
-from streamkernel.connectors.base import Event, GaveUpError, Position, RecordsRefusedError, UnavailableError
-from streamkernel.connectors.checks import is_count, position_of
+from streamkernel.connectors.base import (
+    Event,
+    GaveUpError,
+    Position,
+    RecordsRefusedError,
+    UnavailableError,
+    is_count,
+    position_of,
+)
 from streamkernel.connectors.interfaces import Sink, Source
 from streamkernel.connectors.json_text import Encoded, Refused, json_or_refuse
 from streamkernel.connectors.json_values import json_fields
@@ -289,11 +296,7 @@ class NatsSink(Sink):
     guarantee: ClassVar[str] = "at_least_once"
 
     def __init__(
-        self,
-        subject: str,
-        servers: str = "nats://localhost:4222",
-        user: str | None = None,
-        password: str | None = None,
+        self, subject: str, servers: str = "nats://localhost:4222", user: str | None = None, password: str | None = None
     ) -> None:
         self._connection, self._subject = NatsConnection(servers, user, password), subject
         self._buffer: list[Encoded] = []

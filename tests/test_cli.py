@@ -39,7 +39,6 @@ from streamkernel import (
     KernelNoveltyDetector,
     KernelRegressor,
     __version__,
-    demo,
     kernels,
     learners,
     load,
@@ -647,7 +646,7 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_demo_runs_without_matplotlib_and_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(demo, "KernelClassifier", lambda: KernelClassifier(learner="dsg", max_features=64))
+    monkeypatch.setattr("streamkernel.KernelClassifier", lambda: KernelClassifier(learner="dsg", max_features=64))
     answer = call("demo", "--events", 1000, "--directory", tmp_path / "demo")
     assert answer.exit_code == 0, answer.stderr
     assert not (tmp_path / "demo" / "demo.png").exists()

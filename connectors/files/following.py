@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_broken, is_place
+from streamkernel.connectors.base import Event, Position, is_broken, is_place
 from streamkernel.connectors.files.bytestreams import FOLLOW_SECONDS, CutError, FileBytes, open_regular
 from streamkernel.connectors.files.text import HeaderError, Layout, TextReader
 from streamkernel.connectors.formats import TextFormat

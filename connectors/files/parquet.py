@@ -14,8 +14,7 @@ from uuid import UUID
 
 import orjson
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.base import Event, Position, is_count
 from streamkernel.connectors.csv_cells import check_names
 from streamkernel.connectors.json_text import RECORD
 from streamkernel.connectors.json_values import flatten

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_broken, position_of
+from streamkernel.connectors.base import Event, Position, is_broken, position_of
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
 from streamkernel.connectors.files.readers import (
     DONE,

@@ -12,8 +12,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import BROKEN, is_broken, position_of, unknown_name
+from streamkernel.connectors.base import BROKEN, Event, Position, is_broken, position_of, unknown_name
 from streamkernel.connectors.files.bytestreams import (
     ByteStream,
     FileBytes,

@@ -15,8 +15,7 @@ from typing import Any
 
 import orjson
 
-from streamkernel.connectors.base import Position, RecordsRefusedError
-from streamkernel.connectors.checks import is_count
+from streamkernel.connectors.base import Position, RecordsRefusedError, is_count
 from streamkernel.connectors.files.parquet import arrow
 from streamkernel.connectors.interfaces import Sink
 from streamkernel.connectors.json_text import RECORD, Refused, all_to_json, encode_each, json_or_refuse, to_json

@@ -8,8 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_broken, position_of, unknown_name
+from streamkernel.connectors.base import Event, Position, is_broken, position_of, unknown_name
 from streamkernel.connectors.csv_table import PLAIN, CsvOptions
 from streamkernel.connectors.files.following import Fingerprint, FollowReader, find
 from streamkernel.connectors.files.parquet import ParquetReader

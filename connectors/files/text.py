@@ -10,8 +10,7 @@ from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
 from typing import cast
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import BROKEN, is_place, not_utf8
+from streamkernel.connectors.base import BROKEN, Event, Position, is_place, not_utf8
 from streamkernel.connectors.csv_table import PLAIN, Csv, CsvOptions
 from streamkernel.connectors.files.bytestreams import BrokenStreamError, ByteStream
 from streamkernel.connectors.formats import TEXT_FORMATS, Headless, JsonLines, TextFormat, format_of, suffix_of

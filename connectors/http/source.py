@@ -12,8 +12,7 @@ from typing import Any, cast
 
 import orjson
 
-from streamkernel.connectors.base import Event, Position
-from streamkernel.connectors.checks import is_count, position_of
+from streamkernel.connectors.base import Event, Position, is_count, position_of
 from streamkernel.connectors.http.request_log import Request, RequestLog, Stored
 from streamkernel.connectors.interfaces import Source
 from streamkernel.connectors.json_values import flatten

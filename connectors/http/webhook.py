@@ -36,14 +36,14 @@ class _RefusedError(Exception):
     """The service refuses what a request contains."""
 
 
-class _NoRedirects(HTTPRedirectHandler):
+class NoRedirects(HTTPRedirectHandler):
     """Leaves a redirect as the answer: a POST would become a GET without its body, at a host that gets the token."""
 
     def redirect_request(self, *_: Any) -> None:
         """Make no other request."""
 
 
-_OPENER = build_opener(_NoRedirects)
+_OPENER = build_opener(NoRedirects)
 
 
 class WebhookSink(Sink):

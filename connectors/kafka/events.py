@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError
-from streamkernel.connectors.checks import not_utf8
+from streamkernel.connectors.base import DecoderUnavailableError, Event, Position, Trouble, UnavailableError, not_utf8
 from streamkernel.connectors.formats import PassedOverError
 from streamkernel.connectors.json_values import JsonFields, flatten
 from streamkernel.connectors.kafka.clients import Consumer, Partition, Record

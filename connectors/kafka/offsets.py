@@ -15,8 +15,8 @@ from streamkernel.connectors.base import (
     PositionError,
     TopicMissingError,
     UnavailableError,
+    is_count,
 )
-from streamkernel.connectors.checks import is_count
 from streamkernel.connectors.kafka.clients import Consumer, Partition
 
 Start = str | int | dt.datetime

@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from streamkernel.connectors.kafka.clients import Client, Consumer, Producer
-from streamkernel.connectors.kafka.failures import describe_error
+from streamkernel.connectors.kafka.clients import Client, Consumer, Producer, describe_error
 from streamkernel.connectors.registry import function_at
 
 CLIENTS = {
@@ -92,11 +91,7 @@ class Options:
     """
 
     def __init__(
-        self,
-        servers: str,
-        given: Mapping[str, Any] | None = None,
-        client: str = "kafka-python",
-        folder: Path = Path(),
+        self, servers: str, given: Mapping[str, Any] | None = None, client: str = "kafka-python", folder: Path = Path()
     ) -> None:
         if client not in CLIENTS:
             raise ValueError(f"Expected {' or '.join(map(repr, CLIENTS))} as client, got {client!r}")

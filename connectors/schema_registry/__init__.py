@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from streamkernel.connectors.base import UnavailableError
-from streamkernel.connectors.checks import unknown_name
+from streamkernel.connectors.base import UnavailableError, unknown_name
 from streamkernel.connectors.json_values import json_object
 
 PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
@@ -22,13 +21,7 @@ PREFIX = "STREAMKERNEL_SCHEMA_REGISTRY_"
 PATHS = ("ssl.ca.location", "ssl.key.location", "ssl.certificate.location")
 """Options whose value is the path of a file."""
 
-SECRET = (
-    "basic.auth.user.info",
-    "bearer.auth.client.secret",
-    "bearer.auth.token",
-    "proxy",
-    "ssl.key.password",
-)
+SECRET = ("basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "proxy", "ssl.key.password")
 """Options whose value is never shown."""
 
 OPTIONS = (

@@ -19,7 +19,7 @@ from streamkernel.engine.config.messages import ConfigError, problem_at
 from streamkernel.engine.config.models import candidates_of, first_model
 from streamkernel.engine.config.schema import STREAM
 from streamkernel.engine.config.streams import decoder_of, kafka_options
-from streamkernel.engine.step_merging import merge_problems
+from streamkernel.engine.shared_model import merge_problems
 
 
 class CheckpointOnlySource(Source):
@@ -115,11 +115,7 @@ def partitioned_source(config: Config) -> PartitionedSource:
     with problem_at("source", ImportError, OSError, ValueError):
         if source.path is not None:
             return PartitionedFiles(
-                source.path,
-                source.format,
-                csv=config.csv,
-                max_list_length=source.max_list_length,
-                zones=config.zones,
+                source.path, source.format, csv=config.csv, max_list_length=source.max_list_length, zones=config.zones
             )
         return PartitionedTopics(
             options,

@@ -18,7 +18,7 @@ from streamkernel import tensor_file
 from streamkernel.cluster.workers import Report, RoundTask, WorkerPool
 from streamkernel.connectors import CommitRefusedError, PartitionedSource, WorkAssignment
 from streamkernel.connectors.json_text import to_json
-from streamkernel.engine import step_merging
+from streamkernel.engine import shared_model
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectory, plain_file
 from streamkernel.engine.health import Health, pause, pause_after
 from streamkernel.engine.pipelines import first_steps, kernel_of
@@ -268,7 +268,7 @@ class ClusterRunner:
                     f"Expected at most {report.events} new examples in the model of worker {report.number}, got {new}"
                 )
         merged = {
-            name: step_merging.merge_steps(step, [report.model[name] for report in reports])
+            name: shared_model.merge_steps(step, [report.model[name] for report in reports])
             for name, step in first_steps(processor.model).items()
         }
         model_merging.merge_into(kernel_of(processor.model), parts, self._root)

@@ -91,12 +91,7 @@ class Replica:
     """
 
     def __init__(
-        self,
-        source: Callable[[], PartitionedSource],
-        *,
-        metric: metrics.base.Metric,
-        writes: bool,
-        **options: Any,
+        self, source: Callable[[], PartitionedSource], *, metric: metrics.base.Metric, writes: bool, **options: Any
     ) -> None:
         self._source = source()
         self._metric, self._writes, self._options = metric, writes, options

@@ -15,7 +15,16 @@ from rich.progress import Progress
 from rich.table import Table
 
 from streamkernel import __version__
-from streamkernel.commands.process import EXPECTED, StopSignal, WorkerCount, expected_errors, fail
+from streamkernel.commands.process import (
+    EXPECTED,
+    StopSignal,
+    WorkerCount,
+    configure_logs,
+    expected_errors,
+    fail,
+    is_json,
+    write_lines_once,
+)
 from streamkernel.commands.state import inspect
 
 if TYPE_CHECKING:
@@ -33,13 +42,10 @@ def run(
         typer.Option("--connect", help="With --check: also connect to the brokers, and check that all topics exist."),
     ] = False,
     cluster: Annotated[
-        str | None,
-        typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.'),
+        str | None, typer.Option(help='Learn with many workers on Ray: "local", or an address, as ray://host:10001.')
     ] = None,
 ) -> None:
     """Predict and learn from the stream of CONFIG, and continue where the last run stopped."""
-    from streamkernel.engine.telemetry import logs
-
     loaded = load_or_fail(config, is_run=not check)
     title, make = str(config), None
     if cluster is not None:
@@ -47,7 +53,7 @@ def run(
 
         workers = WorkerCount(config, loaded)
         title, make = f"{config} on {cluster}", lambda: cluster_engine_of(loaded, cluster, workers.target)
-        with expected_errors(as_json=not check and logs.is_json(loaded.log.format)):
+        with expected_errors(as_json=not check and is_json(loaded.log.format)):
             check_cluster(loaded)
     if check:
         from streamkernel.engine.config.source_and_sink import weaker_guarantees
@@ -61,7 +67,7 @@ def run(
             why_not_sampled,
         )
 
-        logs.write_lines_once()
+        write_lines_once()
         with expected_errors():
             loaded.check_records()
             busy = check_state(loaded)
@@ -131,11 +137,10 @@ def size(
 ) -> None:
     """Measure on this machine the events per second of one process, its memory, its checkpoints and its lag."""
     from streamkernel.engine.sizing import measure
-    from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import compile_for
 
     loaded = load_or_fail(config, is_run=False)
-    logs.configure("warning", "auto")
+    configure_logs("warning", "auto")
     console, stop = Console(stderr=True), StopSignal()
     for model in loaded.build_models():
         compile_for(model, console)
@@ -191,17 +196,16 @@ def redrive(
 def load_or_fail(path: Path, change: Callable[[Config], Config] = lambda loaded: loaded, *, is_run: bool) -> Config:
     """Return a valid configuration, or exit; with `is_run` its log settings apply to the error as well."""
     from streamkernel.engine.config.config import load_config
-    from streamkernel.engine.telemetry import logs
 
-    logs.configure()
+    configure_logs()
     form = "auto"
     try:
         loaded = change(load_config(path))
         form = loaded.log.format
-        logs.configure(loaded.log.level, form)
+        configure_logs(loaded.log.level, form)
         loaded.check()
     except EXPECTED as error:
-        fail(error, as_json=is_run and logs.is_json(form))
+        fail(error, as_json=is_run and is_json(form))
     return loaded
 
 
@@ -209,10 +213,9 @@ def run_engine(config: Config, title: str, make: Callable[[], Engine] | None = N
     from streamkernel.engine.assemble import engine_of
     from streamkernel.engine.config.monitoring import exported_metrics
     from streamkernel.engine.runner import collect_rarely
-    from streamkernel.engine.telemetry import logs
     from streamkernel.engine.telemetry.terminal import ProgressLog, compile_for, showing
 
-    log, as_json = structlog.get_logger("streamkernel"), logs.is_json(config.log.format)
+    log, as_json = structlog.get_logger("streamkernel"), is_json(config.log.format)
     stop = StopSignal()
     log.info("starting", version=__version__, run=title, configuration=config.without_secrets())
     for model in config.build_models():

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from streamkernel.commands.process import StopSignal, expected_errors
+from streamkernel.commands.process import StopSignal, configure_logs, expected_errors, is_json
 
 if TYPE_CHECKING:
     from streamkernel.engine.checkpoint.state_directory import Checkpoint
@@ -31,9 +31,7 @@ state = typer.Typer(
 )
 
 
-def inspect(
-    state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)],
-) -> None:
+def inspect(state: Annotated[Path, typer.Argument(help="The state directory of a run.", show_default=False)]) -> None:
     """Print what the newest checkpoint holds: the model, its quality, and the position in the stream."""
     from streamkernel.engine.telemetry.status import checkpoint_rows
 
@@ -126,11 +124,10 @@ def serve(
     """
     from streamkernel.engine.config.schema import HttpTable
     from streamkernel.engine.serving.serve import ModelServer
-    from streamkernel.engine.telemetry import logs
 
-    logs.configure()
+    configure_logs()
     stop, log = StopSignal(), structlog.get_logger("streamkernel")
-    with expected_errors(as_json=logs.is_json("auto")):
+    with expected_errors(as_json=is_json("auto")):
         files = {"certificate": certificate, "key": key}
         table = HttpTable.model_validate({name: path for name, path in files.items() if path is not None})
         server = ModelServer(

@@ -17,7 +17,7 @@ from streamkernel.engine.delayed_labels import DelayedLabels, Key, plain
 from streamkernel.engine.health import REPORT_SECONDS
 from streamkernel.engine.pipelines import Answer, most_likely
 from streamkernel.engine.roles import MODEL, PENDING, Candidate, roles_in
-from streamkernel.engine.telemetry.input_ranges import LARGEST
+from streamkernel.engine.seen_inputs import LARGEST
 from streamkernel.engine.telemetry.quality import Quality, Scores
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import answers_of, predict_and_learn

@@ -21,10 +21,9 @@ from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.engine.roles import Candidate
 from streamkernel.engine.runner import EngineParts, Runner, StreamRunner
-from streamkernel.engine.serving_copy import Publisher
 from streamkernel.engine.shared_model import SharedModel
 from streamkernel.engine.telemetry.history import History
-from streamkernel.engine.telemetry.monitor import Monitor
+from streamkernel.engine.telemetry.monitor import Monitor, Publisher
 from streamkernel.engine.telemetry.snapshot import ClusterSnapshot, EngineSnapshot
 from streamkernel.estimators.base import KernelModel
 from streamkernel.field_types import Fields
@@ -177,11 +176,7 @@ class Engine:
         self.parts = EngineParts(source, processor, outputs, checkpointer, health, retries, monitor)
         self.runner = runner(self.parts)
 
-    def run(
-        self,
-        stopping: Callable[[], bool] = lambda: False,
-        watch: Callable[[Engine], None] | None = None,
-    ) -> None:
+    def run(self, stopping: Callable[[], bool] = lambda: False, watch: Callable[[Engine], None] | None = None) -> None:
         """Continue from the last checkpoint until the stream ends or `stopping` returns true.
 
         Parameters
@@ -212,7 +207,9 @@ class Engine:
         try:
             if checkpointer.restored is not None and monitor.publisher.wanted:
                 monitor.publish_model(checkpointer.restored)
-            if self._wait_for_brokers(stopping) and checkpointer.resume(stopping):
+            openings = [*self.parts.outputs.openings(), self.source.open]
+            opened = self.parts.retries.ask_aside(lambda: [opening() for opening in openings], stopping)
+            if opened is not None and checkpointer.resume(stopping):
                 monitor.take_snapshot()
                 self.runner.run(stopping, lambda: None if watch is None else watch(self))
                 checkpointer.try_to_commit(last=True)
@@ -355,8 +352,3 @@ class Engine:
     def ill(self) -> str:
         """Return the reason why this process should be restarted, or an empty string."""
         return self.parts.health.ill()
-
-    def _wait_for_brokers(self, stopping: Callable[[], bool]) -> bool:
-        """Wait for brokers and topics, and return whether they are available; false if the run is stopped first."""
-        openings = [*self.parts.outputs.openings(), self.source.open]
-        return self.parts.retries.ask_aside(lambda: [opening() for opening in openings], stopping) is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamkernel.connectors.formats import AllZeros
 from streamkernel.engine.learned_types import LearnedTypes, has_numbers, two_meanings, two_notations
-from streamkernel.engine.telemetry.input_ranges import LARGEST, WIDEST, InputRanges
+from streamkernel.engine.seen_inputs import LARGEST, WIDEST, InputRanges
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators.targets import as_weight
 from streamkernel.features.rows import is_missing

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import structlog
 
-from streamkernel.engine import seen_texts
+from streamkernel.engine import seen_inputs
 from streamkernel.engine.config.messages import to_key
-from streamkernel.engine.seen_texts import SeenTexts
+from streamkernel.engine.seen_inputs import SeenTexts
 from streamkernel.field_types.number_texts import COMMA, FEW, UNKNOWN, notation_of, read_any_number, read_number
 
 log = structlog.get_logger("streamkernel")
@@ -111,10 +111,7 @@ class LearnedTypes:
         return self._fields[CATEGORIES]
 
     def count(
-        self,
-        record: Mapping[str, Any],
-        others: Collection[str] = (),
-        is_input: Callable[[str], bool] = lambda _: True,
+        self, record: Mapping[str, Any], others: Collection[str] = (), is_input: Callable[[str], bool] = lambda _: True
     ) -> None:
         """Count the values of a record.
 
@@ -204,9 +201,9 @@ class LearnedTypes:
     def remedy(self, name: str, value: Any) -> str:
         """Return the end of the reason of a dead letter for a value that its field does not take."""
         if not isinstance(value, str):
-            return "" if name in self.counts else seen_texts.for_value(name, value)
+            return "" if name in self.counts else seen_inputs.for_value(name, value)
         are_rare = self._has_few_texts(name)
-        return seen_texts.for_text(name, value, self.texts.placeholders(name, value, are_rare=are_rare))
+        return seen_inputs.for_text(name, value, self.texts.placeholders(name, value, are_rare=are_rare))
 
     def advice(self, name: str, *, for_codes: bool = True) -> str:
         """Return the declaration that helps with a field that has both numbers and texts.
@@ -215,7 +212,7 @@ class LearnedTypes:
         """
         are_rare = self._has_few_texts(name)
         placeholders = self.texts.placeholders(name, are_rare=are_rare)
-        return seen_texts.for_texts(name, placeholders, are_rare=are_rare) if placeholders or for_codes else ""
+        return seen_inputs.for_texts(name, placeholders, are_rare=are_rare) if placeholders or for_codes else ""
 
     def _has_few_texts(self, name: str) -> bool:
         """Return whether nearly all values of a field are numbers."""
@@ -287,7 +284,7 @@ class LearnedTypes:
             return
         self.texts.add(name, text, is_number=is_number)
         if not is_looked_at and self.texts.is_looked_at(name) and (kind := self.texts.like(name)):
-            self._note_once(name, kind, seen_texts.for_alike_texts(name, kind))
+            self._note_once(name, kind, seen_inputs.for_alike_texts(name, kind))
 
     def note(self, note: str | None) -> None:
         """Write a note about a field to the log, unless it has been written."""

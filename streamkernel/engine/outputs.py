@@ -104,10 +104,7 @@ class Outputs(Participant):
             self.write_all(*map(list, zip(*gathered, strict=True)))
 
     def write_all(
-        self,
-        lines: Sequence[dict[str, Any]],
-        keys: Sequence[bytes | None],
-        headers: Sequence[Headers] | None = None,
+        self, lines: Sequence[dict[str, Any]], keys: Sequence[bytes | None], headers: Sequence[Headers] | None = None
     ) -> None:
         """Write predictions after the buffered ones, if there is a sink for them; only topics have headers."""
         self.write_gathered()

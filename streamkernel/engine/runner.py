@@ -10,19 +10,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from streamkernel.connectors import (
-    CommitRefusedError,
-    Event,
-    Refusal,
-    Source,
-)
+from streamkernel.connectors import CommitRefusedError, Event, Refusal, Source
 from streamkernel.connectors.kafka.clients import Headers
 from streamkernel.engine.checkpointer import Checkpointer
 from streamkernel.engine.health import Health, Retries
 from streamkernel.engine.outputs import Outputs
 from streamkernel.engine.record_processor import RecordProcessor, Step
+from streamkernel.engine.seen_inputs import LARGEST
 from streamkernel.engine.telemetry.dead_letters import refusal_of
-from streamkernel.engine.telemetry.input_ranges import LARGEST
 from streamkernel.engine.telemetry.monitor import Monitor
 from streamkernel.estimators.classifier import KernelClassifier
 from streamkernel.estimators.internals import answers_of, deferred_answers, predict_and_learn
@@ -170,7 +165,9 @@ class StreamRunner:
             if self._checkpointer.is_uncertain and not self._checkpointer.recover(stopping):
                 continue
             events = self._retries.ask(lambda: self._source.poll(POLL_SECONDS), stopping)
-            self._check_brokers()
+            if (error := self._retries.report(self._source.trouble)) is not None:
+                self._checkpointer.try_to_commit(last=True)
+                raise error
             if events is not None:
                 self._health.watch(self._source, bool(events))
                 self.process_all(events, stopping, watch)
@@ -200,7 +197,11 @@ class StreamRunner:
                 checkpointer.mark_refused(error)
                 return
             except MemoryError as error:
-                raise _out_of_memory(event) from error
+                raise MemoryError(
+                    f"out of memory at the record of {event.stream} that ends at {event.resume}; the run has ended; "
+                    "give the process more memory or the model fewer features (max_features), and start it again: it "
+                    "resumes from the last checkpoint"
+                ) from error
             n = max(n, 1)
             now = clock()
             seconds += [(now - began) / n] * n
@@ -280,21 +281,3 @@ class StreamRunner:
         if self._source.is_repeating:
             self._source.advance(event)
         self._checkpointer.advance(event.stream, event.resume)
-
-    def _check_brokers(self) -> None:
-        """Report problems with brokers and topics that the source finds.
-
-        Raise `GaveUpError` if that has lasted for longer than the user wants to wait.
-        """
-        error = self._retries.report(self._source.trouble)
-        if error is not None:
-            self._checkpointer.try_to_commit(last=True)
-            raise error
-
-
-def _out_of_memory(event: Event) -> MemoryError:
-    return MemoryError(
-        f"out of memory at the record of {event.stream} that ends at {event.resume}; the run has ended; give the "
-        "process more memory or the model fewer features (max_features), and start it again: it resumes from the last "
-        "checkpoint"
-    )

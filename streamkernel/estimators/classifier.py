@@ -12,12 +12,11 @@ from streamkernel import learners, losses
 from streamkernel.documentation import documented
 from streamkernel.errors import LabelError, shorten
 from streamkernel.estimators import explaining
-from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.base import KernelModel, learn_table, row_scores
 from streamkernel.estimators.explaining import Score
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import Classes
 from streamkernel.estimators.parameters import require_at_least
-from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import (
     SMALLEST_WEIGHT,
     ClassWeight,

@@ -13,10 +13,9 @@ from river import base
 from streamkernel import learners, losses, rules, step_sizes, tensor_file
 from streamkernel.documentation import documented
 from streamkernel.errors import InputError, is_real, shorten
-from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.base import KernelModel, learn_table, row_scores
 from streamkernel.estimators.model import Model
 from streamkernel.estimators.outputs import ModelOutputs
-from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.features.frames import n_rows, native_series
 from streamkernel.features.numeric_names import NumericNames
 from streamkernel.features.rows import Rows

@@ -11,9 +11,8 @@ from river import base
 from streamkernel import learners, losses
 from streamkernel.documentation import documented
 from streamkernel.estimators import explaining
-from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.base import KernelModel, learn_table, row_scores
 from streamkernel.estimators.outputs import ModelOutputs
-from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_target, as_weight, weights_of
 from streamkernel.features.frames import n_rows, native_series, targets_of
 from streamkernel.kernels import Kernel

@@ -13,10 +13,9 @@ from streamkernel import learners, losses
 from streamkernel.documentation import documented
 from streamkernel.errors import InputError, LabelError, shorten
 from streamkernel.estimators import explaining
-from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.base import KernelModel, learn_table, row_scores
 from streamkernel.estimators.model_state import State
 from streamkernel.estimators.outputs import LabelForms, Learner, ModelOutputs
-from streamkernel.estimators.tables import learn_table, row_scores
 from streamkernel.estimators.targets import as_label, as_target, as_weight, sigmoid, weights_of
 from streamkernel.features.frames import columns_of, n_rows, native_frame
 from streamkernel.features.rows import F64

@@ -1,4 +1,4 @@
-"""The folder of compiled code, and the conditions of recompilation.
+"""The compiler of functions, the folder of compiled code, and the conditions of recompilation.
 
 numba's own cache has one index file for each function, which two processes that start together may overwrite, and it
 does not detect a change in a function that the cached one calls. Here each compiled function is a separate file,
@@ -6,6 +6,8 @@ whose name is a hash of everything it depends on: the bytecode and constants of 
 it calls, the types of its arguments, the processor, numba's settings, and the versions of Python, NumPy, numba and
 LLVM. So a file is never out of date, and it is never changed. It begins with a checksum of its name and its content: a
 file that is damaged, or has the name of another, is not used; its function is compiled and stored again.
+
+For releases of numba that were tried, the compiler leaves out unnecessary work; for others it is unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import threading
 import types
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from operator import call
 from pathlib import Path
@@ -35,12 +37,61 @@ import numpy as np
 from numba.core import config
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.serialize import dumps
 
-from streamkernel.jit.compiling import CALLS, DURATION, only_what_is_used, own_compiler, quick_to_compare
 from streamkernel.locking import COMPILING, holding
 
 log = logging.getLogger("streamkernel")
+
+TRIED = ("0.66", "0.67", "0.68")
+"""The releases of numba whose compilation is shortened: `make test-numbas` has tried it."""
+
+RELEASE = numba.__version__.rpartition(".")[0]
+
+if vars(config)["DISABLE_JIT"]:
+    raise ImportError(
+        "streamkernel cannot run without numba's compiler, which NUMBA_DISABLE_JIT=1 or disable_jit in "
+        ".numba_config.yaml switches off; remove that setting"
+    )
+try:
+    if RELEASE not in TRIED:
+        raise ImportError(f"one of {', '.join(TRIED)}")
+    from streamkernel.jit import from_python, shortcuts
+except (ImportError, AttributeError) as missing:
+    if RELEASE in TRIED:
+        log.warning(
+            "compiling takes longer: numba %s has other internals than expected: %s", numba.__version__, missing
+        )
+    DURATION = f"a minute or two with numba {RELEASE}, and less with {', '.join(TRIED)}"
+    IS_SHORT = False
+    own_compiler: dict[str, Any] = {}
+    linked_compiler: dict[str, Any] = {}
+
+    def only_what_is_used() -> AbstractContextManager[Any]:
+        """Prevent other threads from compiling meanwhile."""
+        lock: AbstractContextManager[Any] = global_compiler_lock
+        return lock
+
+    def quick_to_compare(dispatcher: Any) -> Any:
+        """Return a compiled function unchanged."""
+        return dispatcher
+
+    def hold(value: Any) -> Any:
+        """Return a tuple unchanged."""
+        return value
+
+else:
+    from_python.use()
+    DURATION = "some seconds"
+    IS_SHORT = True
+    own_compiler, linked_compiler = {"pipeline_class": shortcuts.Once}, {"pipeline_class": shortcuts.OnlyLinked}
+    only_what_is_used, quick_to_compare = shortcuts.only_what_is_used, shortcuts.quick_to_compare
+    hold = from_python.hold
+
+
+CALLS = "tuples by reference, or held" if IS_SHORT else "tuples by value"
+"""The calling convention of compiled functions: functions with different conventions cannot call each other."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -21,8 +21,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from streamkernel.jit.cache import compiled
-from streamkernel.jit.compiling import hold
+from streamkernel.jit.cache import compiled, hold
 
 
 def direct(function: Callable[..., Any]) -> Callable[..., Any]:

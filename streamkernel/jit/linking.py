@@ -32,8 +32,7 @@ from numba.extending import intrinsic, lower_builtin
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import as_dtype
 
-from streamkernel.jit.cache import compiled, run_uninterrupted
-from streamkernel.jit.compiling import linked_compiler, quick_to_compare
+from streamkernel.jit.cache import compiled, linked_compiler, quick_to_compare, run_uninterrupted
 
 MOST = 64
 """Largest number of members in a family."""

@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from streamkernel import learners, losses
 from streamkernel.documentation import documented
 from streamkernel.estimators import classifier, densities, regressor
+from streamkernel.estimators.base import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.internals import model_of
-from streamkernel.estimators.tables import class_probabilities, class_scores, row_scores
 from streamkernel.estimators.targets import ClassWeight
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Kernel
@@ -325,8 +325,7 @@ class KernelNoveltyDetector(OutlierMixin, OnlineEstimator):
 
     def score_samples(self, X: Any) -> F64:
         """Return f of each row, shape (n_samples,); larger values are more similar to the learned rows."""
-        X = self._fitted(X)
-        return row_scores(model_of(self.model_), X)[0][:, 0] + self.offset_
+        return self.decision_function(X) + self.offset_
 
     def decision_function(self, X: Any) -> F64:
         """Return f - τ of each row, shape (n_samples,): negative for what is novel."""

@@ -21,7 +21,7 @@ from streamkernel import KernelClassifier, KernelRegressor, RandomFeatures, lear
 from streamkernel.cluster import workers
 from streamkernel.cluster.workers import Replica, RoundTask
 from streamkernel.connectors import FileSource, PartitionedFiles, WorkAssignment
-from streamkernel.engine import Engine, step_merging
+from streamkernel.engine import Engine, shared_model
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, checkpoints
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import kernel_of
@@ -148,7 +148,7 @@ def test_merged_steps_equal_a_step_of_all_events(kind, before, assignments):
         parts.append(pickle.loads(pickle.dumps(root)))
         for x in assignment:
             parts[-1].learn_one(x)
-    found = step_merging.merge_steps(root, parts)
+    found = shared_model.merge_steps(root, parts)
     if kind is preprocessing.StandardScaler:
         assert {name: n for name, n in found.counts.items() if n} == {
             name: n for name, n in together.counts.items() if n
@@ -181,7 +181,7 @@ def test_merged_categories_are_those_of_all(before, assignments, drop_first):
     for part, assignment in zip(parts, assignments, strict=True):
         for word in assignment:
             part.learn_one({"k": word})
-    found = step_merging.merge_steps(root, parts)
+    found = shared_model.merge_steps(root, parts)
     assert dict(found.values) == dict(together.values)
     assert dict(found.transform_one({"k": "a"})) == dict(together.transform_one({"k": "a"}))
 
@@ -192,7 +192,7 @@ def test_a_step_on_fields_is_merged_without_changing_its_inputs():
     parts = [pickle.loads(pickle.dumps(root)) for _ in range(2)]
     parts[0].learn_one({"a": -1.0})
     parts[1].learn_one({"a": 3.0})
-    found = step_merging.merge_steps(root, parts)
+    found = shared_model.merge_steps(root, parts)
     assert found.transform_one({"a": 2.0, "b": "x"}) == {"a": 0.75, "b": "x"}
     assert root.transform_one({"a": 1.0}) == {"a": 0.0}
 

@@ -19,7 +19,7 @@ from streamkernel import KernelClassifier
 from streamkernel.connectors.schema_registry import Registry, registry_reader
 from streamkernel.connectors.schema_registry.writing import record_writer
 from streamkernel.engine.config.streams import PREDICTION_FIELDS
-from streamkernel.engine.otel.tracing import TracedRunner, Tracing
+from streamkernel.engine.otel import TracedRunner, Tracing
 
 PARENT = "traceparent", b"00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-00"
 """A trace that is not sampled, so that its headers go on unchanged."""

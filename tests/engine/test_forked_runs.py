@@ -102,7 +102,7 @@ from prometheus_client import CollectorRegistry
 from streamkernel.connectors import HttpSource
 from streamkernel.connectors.http.request_log import Request
 from streamkernel.connectors.nats import NatsConnection, NatsUnavailableError
-from streamkernel.engine.otel.exporting import MetricsExport, resource_of
+from streamkernel.engine.otel import MetricsExport, resource_of
 source, nats = HttpSource(sys.argv[1]), NatsConnection("nats://127.0.0.1:1", None, None)
 export = MetricsExport(CollectorRegistry(), "http://127.0.0.1:1", resource_of(None))
 def error(call):

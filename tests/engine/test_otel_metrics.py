@@ -161,7 +161,7 @@ def test_what_a_run_cannot_follow_is_refused_by_name(
 
 
 def test_a_table_without_the_packages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "streamkernel.engine.otel.exporting", raising=False)
+    monkeypatch.delitem(sys.modules, "streamkernel.engine.otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
     with pytest.raises(ConfigError, match=r"^telemetry: it needs pip install 'streamkernel\[otel\]', got no module"):
         load_config(written(tmp_path)).check()

@@ -18,13 +18,12 @@ from river import metrics, preprocessing
 from streamkernel import KernelClassifier
 from streamkernel.connectors import Event
 from streamkernel.connectors.kafka.options import CLIENTS
-from streamkernel.engine import Engine
+from streamkernel.engine import Engine, otel
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.monitoring import traced_runner
 from streamkernel.engine.config.schema import TelemetryTable
 from streamkernel.engine.delayed_labels import DelayedLabels
-from streamkernel.engine.otel import exporting
 
 CONFIG = """
 label = "y"
@@ -217,7 +216,7 @@ def test_a_run_does_not_wait_for_a_collector(
     is_silent: bool, received: Collector, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whether it is not there, or takes requests and does not answer them, the run ends, and lost spans are counted."""
-    monkeypatch.setattr(exporting, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(otel, "CLOSE_SECONDS", 0.1)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer of-the-collector")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "600")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")

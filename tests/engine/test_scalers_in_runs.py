@@ -13,7 +13,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.engine import Engine
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.step_merging import merge_steps
+from streamkernel.engine.shared_model import merge_steps
 
 GONE = object()
 ODD: dict[int, Any] = {3: None, 4: float("nan"), 6: "NA", 7: -200, 8: GONE}

@@ -17,7 +17,7 @@ from streamkernel.connectors import Event
 from streamkernel.engine import Engine, known_classes, learned_types
 from streamkernel.engine.checkpoint.state_directory import StateDirectory
 from streamkernel.engine.learned_types import LearnedTypes
-from streamkernel.engine.telemetry.input_ranges import LONGEST, InputRanges
+from streamkernel.engine.seen_inputs import LONGEST_NAME, InputRanges
 from streamkernel.features import counter_rng, directions
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import Rows
@@ -136,11 +136,11 @@ def test_types_of_fields_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_number_of_input_ranges_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamkernel.engine.telemetry.input_ranges.MOST", 100)
+    monkeypatch.setattr("streamkernel.engine.seen_inputs.MOST_INPUTS", 100)
     ranges = InputRanges()
     for x in wide(3):
         ranges.learn(x)
-    ranges.learn({"n" * (LONGEST + 1): 1.0})
+    ranges.learn({"n" * (LONGEST_NAME + 1): 1.0})
     assert (len(ranges), ranges.n_refused) == (100, 81)
 
 

@@ -39,8 +39,8 @@ from streamkernel import (
     kernels,
     upkeep,
 )
+from streamkernel.estimators.base import class_probabilities, class_scores
 from streamkernel.estimators.internals import predict_deferred, prediction_copy, read_probabilities, take_texts
-from streamkernel.estimators.tables import class_probabilities, class_scores
 from streamkernel.research import StochasticGaussianProcessRegressor
 from streamkernel.second_order import growth
 from streamkernel.upkeep import scheduler

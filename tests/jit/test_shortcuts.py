@@ -13,7 +13,7 @@ from numba.core.datamodel.registry import default_manager
 from numba.core.runtime import _nrt_python, rtsys
 
 from streamkernel.jit import compiled, inlined, unit
-from streamkernel.jit.compiling import IS_SHORT
+from streamkernel.jit.cache import IS_SHORT
 
 
 class Inner(NamedTuple):
@@ -158,7 +158,7 @@ import sys
 from numba.core import analysis, codegen, lowering
 delattr(codegen, "{name}") if hasattr(codegen, "{name}") else delattr(analysis, "{name}")
 sys.path.insert(0, {tests!r})
-from streamkernel.jit.compiling import IS_SHORT
+from streamkernel.jit.cache import IS_SHORT
 import test_shortcuts as ours
 assert not IS_SHORT
 outer = ours.given()
@@ -187,7 +187,7 @@ OLD = """
 import numba
 numba.__version__ = "0.64.0"
 from streamkernel.jit import compiled
-from streamkernel.jit.compiling import IS_SHORT
+from streamkernel.jit.cache import IS_SHORT
 assert not IS_SHORT
 print(compiled(lambda x: x + 1.0)(1.0))
 """

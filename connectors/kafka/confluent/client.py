@@ -31,10 +31,10 @@ from streamkernel.connectors.kafka.clients import (
     Partition,
     Producer,
     Undelivered,
+    run_within,
 )
 from streamkernel.connectors.kafka.confluent.client_mapping import describe_error, reach, settings, to_client
 from streamkernel.connectors.kafka.confluent.consumer import ConfluentConsumer
-from streamkernel.connectors.kafka.failures import run_within
 
 SEPARATOR = "."
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streamkernel.connectors.kafka import failures
-from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
-from streamkernel.connectors.kafka.failures import Failure
+from streamkernel.connectors.kafka import clients
+from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Failure, Partition
 
 
 def certificate_problem(cause: str, options: Mapping[str, Any], seconds: float) -> str:
@@ -123,7 +122,7 @@ def reach(kafka: Any, servers: str, options: Mapping[str, Any], reasons: Sequenc
         kind, text = _kind_of(cause), describe_error(cause)
         if kind == Failure.UNTRUSTED:
             text += certificate_problem(text, options, seconds)
-        raise failures.unavailable(servers, kind, text, ("ssl.ca.location", "ssl.certificate.location")) from error
+        raise clients.unavailable(servers, kind, text, ("ssl.ca.location", "ssl.certificate.location")) from error
 
 
 @contextmanager
@@ -139,7 +138,7 @@ def _silent() -> Iterator[None]:
 
 
 def _kind_of(error: KafkaError) -> Failure:
-    if failures.refuses_certificate(error.str()):
+    if clients.refuses_certificate(error.str()):
         return Failure.CERTIFICATE
     kinds = {KafkaError._AUTHENTICATION: Failure.REJECTED, KafkaError._SSL: Failure.UNTRUSTED}
     return kinds.get(error.code(), Failure.UNREACHABLE)
@@ -165,5 +164,5 @@ def describe_error(error: Any) -> str:
     """
     one = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(one, KafkaError):
-        return failures.describe_error(error)
+        return clients.describe_error(error)
     return f"{one.name()}: {_TOOK.sub('', one.str())}"

@@ -19,10 +19,12 @@ from streamkernel.connectors.kafka.clients import (
     COMMIT_SECONDS,
     LOOK_SECONDS,
     Consumer,
+    Fences,
     Listener,
     OffsetGoneError,
     Partition,
     Record,
+    run_within,
 )
 from streamkernel.connectors.kafka.confluent.client_mapping import (
     AGAIN,
@@ -35,7 +37,6 @@ from streamkernel.connectors.kafka.confluent.client_mapping import (
     settings,
     to_client,
 )
-from streamkernel.connectors.kafka.failures import Fences, run_within
 
 AT_ONCE = 1024
 """Largest number of records per poll."""

@@ -21,8 +21,16 @@ from kafka.errors import (
 )
 
 from streamkernel.connectors.base import CommitRefusedError, UnavailableError
-from streamkernel.connectors.kafka.clients import COMMIT_SECONDS, Headers, OutRecord, Partition, Producer, Undelivered
-from streamkernel.connectors.kafka.failures import describe_error, run_within
+from streamkernel.connectors.kafka.clients import (
+    COMMIT_SECONDS,
+    Headers,
+    OutRecord,
+    Partition,
+    Producer,
+    Undelivered,
+    describe_error,
+    run_within,
+)
 from streamkernel.connectors.kafka.kafka_python.connecting import Tokens, connect, is_tried, private, with_note
 from streamkernel.connectors.kafka.kafka_python.consumer import PythonConsumer
 

@@ -12,8 +12,14 @@ from typing import Any
 from kafka import TopicPartition, __version__, errors
 from kafka.structs import OffsetAndMetadata
 
-from streamkernel.connectors.kafka.clients import CONNECT_SECONDS, Partition
-from streamkernel.connectors.kafka.failures import Failure, describe_error, refuses_certificate, unavailable
+from streamkernel.connectors.kafka.clients import (
+    CONNECT_SECONDS,
+    Failure,
+    Partition,
+    describe_error,
+    refuses_certificate,
+    unavailable,
+)
 
 TRIED = ("3.0.12",)
 """The versions with which records are encoded and decoded together: the tests have passed with them."""

@@ -26,12 +26,14 @@ from streamkernel.connectors.kafka.clients import (
     ANSWER_SECONDS,
     COMMIT_SECONDS,
     Consumer,
+    Fences,
     Listener,
     OffsetGoneError,
     Partition,
     Record,
+    describe_error,
+    run_within,
 )
-from streamkernel.connectors.kafka.failures import Fences, describe_error, run_within
 from streamkernel.connectors.kafka.kafka_python.connecting import (
     arguments,
     connect,

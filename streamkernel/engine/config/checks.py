@@ -20,7 +20,7 @@ from streamkernel.engine.config.source_and_sink import check_registered
 from streamkernel.engine.config.streams import build_source, kafka_options, predictions_writer
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.pipelines import is_explainable
-from streamkernel.engine.step_merging import merge_problems
+from streamkernel.engine.shared_model import merge_problems
 from streamkernel.field_types.declared import LABEL_TYPES, declared_type
 from streamkernel.time_series import HistoryTransformer, LastTarget
 from streamkernel.time_series.history import first_steps

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from river import base
 
 from streamkernel.engine.config import build
+from streamkernel.engine.config.environment import problems_of, ratio_of
 from streamkernel.engine.config.messages import ConfigError, to_toml
 from streamkernel.engine.config.schema import DriftTable, MonitoringTable, NoveltyTable, TelemetryTable, metric_at
 from streamkernel.engine.monitoring.drift_watch import DriftWatch
@@ -17,7 +18,6 @@ from streamkernel.engine.monitoring.monitoring import Monitoring
 from streamkernel.engine.monitoring.novelty_watch import NoveltyWatch
 from streamkernel.engine.monitoring.several_metrics import SeveralMetrics
 from streamkernel.engine.monitoring.stream_statistics import StreamStatistics
-from streamkernel.engine.otel.environment import problems_of, ratio_of
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import learner_of
 
@@ -84,11 +84,7 @@ def check_monitoring(settings: Settings) -> None:
         segments.field in (*settings.labels, settings.weight) or settings.ignored[segments.field]
     ):
         problems.append(f"segments.field: expected an input of the model, got {to_toml(segments.field)}")
-    for key, table in (
-        ("monitoring", settings.monitoring),
-        ("drift", settings.drift),
-        ("novelty", settings.novelty),
-    ):
+    for key, table in (("monitoring", settings.monitoring), ("drift", settings.drift), ("novelty", settings.novelty)):
         for name in (table and table.fields) or ():
             if name in (*settings.labels, settings.weight) or settings.ignored[name]:
                 problems.append(f"{key}.fields: expected inputs of the model, got {to_toml(name)}")
@@ -113,7 +109,7 @@ def check_telemetry(settings: Settings) -> None:
         return
     problems = list(problems_of(os.environ))
     try:
-        import streamkernel.engine.otel.exporting  # noqa: F401
+        import streamkernel.engine.otel  # noqa: F401
     except ImportError as error:
         problems.append(f"telemetry: it needs pip install 'streamkernel[otel]', got no module \"{error.name}\"")
     if problems:
@@ -122,8 +118,7 @@ def check_telemetry(settings: Settings) -> None:
 
 def traced_runner(table: TelemetryTable) -> Callable[[EngineParts], Runner]:
     """Return a function that makes the loop of a run that follows traces."""
-    from streamkernel.engine.otel.exporting import resource_of, span_exporter
-    from streamkernel.engine.otel.tracing import TracedRunner, Tracing
+    from streamkernel.engine.otel import TracedRunner, Tracing, resource_of, span_exporter
 
     ratio = ratio_of(os.environ) if table.sampling_ratio is None else table.sampling_ratio
 
@@ -139,7 +134,7 @@ def exported_metrics(engine: Engine, table: TelemetryTable | None) -> Iterator[N
     if table is None:
         yield
         return
-    from streamkernel.engine.otel.exporting import MetricsExport, resource_of
+    from streamkernel.engine.otel import MetricsExport, resource_of
     from streamkernel.engine.telemetry.status import registry_of
 
     export = MetricsExport(registry_of(engine), table.endpoint, resource_of(engine.parts.outputs.member))

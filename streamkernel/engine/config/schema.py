@@ -22,8 +22,8 @@ from pydantic import (
 from streamkernel.connectors.files.readers import is_pattern
 from streamkernel.engine.checkpoint.bucket import check_address
 from streamkernel.engine.config import build, registry
+from streamkernel.engine.config.environment import check_address as check_collector
 from streamkernel.engine.config.messages import ConfigError, collect_problems, to_toml
-from streamkernel.engine.otel.environment import check_address as check_collector
 from streamkernel.field_types.number_texts import TimeUnit
 
 if TYPE_CHECKING:

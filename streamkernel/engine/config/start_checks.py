@@ -17,7 +17,7 @@ from river.datasets.base import RemoteDataset
 from streamkernel.connectors import Event, first_records
 from streamkernel.connectors.kafka import Writer
 from streamkernel.connectors.schema_registry import RegistryUnavailableError
-from streamkernel.engine import seen_texts
+from streamkernel.engine import seen_inputs
 from streamkernel.engine.checkpoint.bucket import Bucket, MirrorError
 from streamkernel.engine.checkpoint.state_directory import StateDirectory, StateDirectoryError, check_setup, read_newest
 from streamkernel.engine.config import registry
@@ -331,7 +331,7 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
     numbers, readable, texts, *_ = types.counts.get(name, (0, 0, 0))
     others = [value for value in values if not isinstance(value, (str, int, float))]
     why = (
-        f"; looks like codes, because {code}; if so, declare it: {seen_texts.declaration(name, 'category')}"
+        f"; looks like codes, because {code}; if so, declare it: {seen_inputs.declaration(name, 'category')}"
         if code
         else ""
     )
@@ -346,7 +346,9 @@ def _describe(name: str, records: Sequence[Mapping[str, Any]], examples: Example
     if kind == MIXED:
         return f"mixed, {share(numbers, len(values))} numbers; {types.advice(name)}"
     if kind == CATEGORIES:
-        hint = seen_texts.for_alike_texts(name, alike) if texts >= SETTLED and (alike := types.texts.like(name)) else ""
+        hint = (
+            seen_inputs.for_alike_texts(name, alike) if texts >= SETTLED and (alike := types.texts.like(name)) else ""
+        )
         if not numbers:
             return "categories" + (f"; {hint}" if hint else "")
         advice = types.advice(name, for_codes=False)

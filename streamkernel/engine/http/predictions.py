@@ -20,7 +20,7 @@ from starlette.responses import Response
 from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.engine.http.applications import json_answer, json_body
 from streamkernel.engine.pipelines import is_explainable, last_step, name_of
-from streamkernel.engine.serving_copy import PublishedModel
+from streamkernel.engine.telemetry.monitor import PublishedModel
 from streamkernel.errors import InputError
 
 MOST_ROWS = 1000

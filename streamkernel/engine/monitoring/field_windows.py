@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamkernel.engine.monitoring.several_metrics import OTHER, text_of
-from streamkernel.engine.telemetry.input_ranges import InputRanges
+from streamkernel.engine.seen_inputs import InputRanges
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 BINS = 10

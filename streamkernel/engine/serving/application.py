@@ -32,8 +32,8 @@ from streamkernel.engine.examples import Examples
 from streamkernel.engine.http import openapi
 from streamkernel.engine.http.applications import application_of, json_answer
 from streamkernel.engine.http.predictions import MOST_NAMES, Worker, answer_prediction, version_headers
-from streamkernel.engine.serving_copy import PublishedModel
 from streamkernel.engine.telemetry.figure import Histogram, counter, gauge, histogram
+from streamkernel.engine.telemetry.monitor import PublishedModel
 from streamkernel.engine.telemetry.status import build_info, metrics_of, model_rows
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.internals import prediction_copy

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 import orjson
 import structlog
 
+from streamkernel.connectors.http.webhook import NoRedirects
 from streamkernel.connectors.json_text import to_json
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, existing_checkpoints, plain_file, read_newest
 from streamkernel.engine.http.applications import FILES, is_loopback, page_text
@@ -123,13 +124,8 @@ class ObservedRun:
 
     def _opener(self, address: str) -> OpenerDirector:
         """Return an opener for an address; it follows no redirect, which would get the token, too."""
-        handlers = [HTTPSHandler(context=self._context), _NoRedirect()]
+        handlers = [HTTPSHandler(context=self._context), NoRedirects()]
         return build_opener(*handlers, *([ProxyHandler({})] if is_loopback(urlsplit(address).hostname or "") else []))
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def store_address(directory: Path, address: str) -> None:

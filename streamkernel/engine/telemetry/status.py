@@ -28,11 +28,11 @@ from river.metrics import Accuracy
 from river.metrics.base import MeanMetric
 
 from streamkernel.connectors.json_text import printable
-from streamkernel.engine.label_losses import MANY, SHARE, shares_of, why_none_joins
 from streamkernel.engine.pipelines import counts_of_targets, importances
 from streamkernel.engine.telemetry.figure import Figure
 from streamkernel.engine.telemetry.figures import OUTCOMES, Reading, figures_in, figures_of_page
 from streamkernel.engine.telemetry.history import marks_of
+from streamkernel.engine.telemetry.monitor import MANY_LOST, SHARE_LOST, shares_of, why_none_joins
 from streamkernel.engine.telemetry.quality import WINDOW, Scores, stored_scores
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.parameters import parameters_of
@@ -209,7 +209,7 @@ def labels_of(counts: Mapping[str, int], since_joined: Mapping[str, int]) -> dic
     return {
         "joined": counts["joined"],
         "lost": {outcome: {"count": counts[outcome], "share": share} for outcome, share in shares.items()},
-        "is_losing": any(share > SHARE and counts[outcome] >= MANY for outcome, share in shares.items()),
+        "is_losing": any(share > SHARE_LOST and counts[outcome] >= MANY_LOST for outcome, share in shares.items()),
         "why_none_joins": why_none_joins(since_joined),
     }
 

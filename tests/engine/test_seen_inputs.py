@@ -14,7 +14,7 @@ from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.config.config import load_config
 from streamkernel.engine.config.start_checks import describe
 from streamkernel.engine.examples import Examples
-from streamkernel.engine.seen_texts import LARGEST_COUNT, SLOTS, SeenTexts
+from streamkernel.engine.seen_inputs import LARGEST_COUNT, SLOTS, SeenTexts
 from streamkernel.engine.telemetry import dead_letters
 from streamkernel.engine.telemetry.dead_letters import DeadLetterGroups, DeadLetterReports
 from streamkernel.field_types.number_texts import LONGEST

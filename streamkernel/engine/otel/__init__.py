@@ -1,1 +1,0 @@
-"""OpenTelemetry: the metrics of a run for a collector, and spans of the records whose trace is sampled."""
