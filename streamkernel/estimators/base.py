@@ -84,14 +84,15 @@ class KernelModel(Serializable):
             raise ValueError(f"Expected l2 as 0, or from {LEAST_L2:g} to {LARGEST_L2:g}, got {l2!r}")
         self._loss = self._resolved_loss()
         learner = self._default_learner if self.learner is None else self.learner
-        is_mixed = self._default_step() is None and mixes_bandwidths(learner, self._loss)
+        is_mixed = self.kernel is None and self._default_step() is None
+        is_mixed = is_mixed and mixes_bandwidths(learner, self._loss, max_features)
         cap, self._options = choose_learner(
             learner,
             self._loss,
             loss=self.loss,
             max_features=max_features,
             refit=self.refit,
-            is_mixed=is_mixed and self.kernel is None,
+            is_mixed=is_mixed,
         )
         for name, kind in (("pruning", Pruning), ("refit", Refit)):
             if not isinstance(getattr(self, name), kind | None):

@@ -58,8 +58,8 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
         The kernel, which reads unscaled inputs. By default inputs are scaled by their running mean and standard
         deviation, and the kernel is a :class:`~streamkernel.kernels.MultiScale` of Gaussians around the median distance
         between the first 256 examples. During these the bandwidth is provisional, and the examples are learned again
-        each time it changes. With ``learners.DSG`` of batches, fixed steps or a loss without a second derivative, the
-        kernel is a Gaussian of 0.4 times that distance.
+        each time it changes. With ``learners.DSG`` of fewer than 4,096 features, batches, fixed steps or a loss without
+        a second derivative, the kernel is a Gaussian of 0.4 times that distance.
     loss : str or losses.Loss, default "logistic"
         ``"logistic"`` (softmax with more than two classes), ``"softmax"``, ``"hinge"``, ``"squared_hinge"``,
         ``"smooth_hinge"``, ``"sigmoid"`` (each class against the rest with more than two), or one of

@@ -20,6 +20,9 @@ from streamkernel.second_order.mixture import SecondOrderLearner
 LARGEST_BLOCK = 256
 """Features in a block at most, unless `features_per_seed` says otherwise."""
 
+MOST_BY_DEFAULT = 4096
+"""The cap on features where none is given, also of four bandwidths together."""
+
 DELTA_PER_ERROR = 2.0
 """δ of ``loss="huber"`` for Newton steps, in units of the mean error: 1.6 deviations of Gaussian noise."""
 
@@ -100,16 +103,21 @@ def parameters_of(model: Any) -> dict[str, Any]:
     }
 
 
-def mixes_bandwidths(learner: Any, loss: losses.Loss) -> bool:
-    """Return whether a learner whose steps are of automatic size mixes functions of several bandwidths.
+def mixes_bandwidths(learner: Any, loss: losses.Loss, max_features: int | str | None) -> bool:
+    """Return whether a learner whose steps are of automatic size mixes functions of several bandwidths by default.
+
+    Fewer features would be too few for each of four.
 
     Examples
     --------
-    >>> [mixes_bandwidths(learner, losses.Square()) for learner in ("dsg", "newton", DSG(batch_size=2))]
+    >>> [mixes_bandwidths(learner, losses.Square(), "auto") for learner in ("dsg", "newton", DSG(batch_size=2))]
     [True, False, False]
+    >>> mixes_bandwidths("dsg", losses.Square(), 1024)
+    False
     """
     options = resolve_learner(learner)
-    if isinstance(options, Newton) or not loss.is_curved:
+    is_small = max_features is not None and not isinstance(max_features, str) and max_features < MOST_BY_DEFAULT
+    if isinstance(options, Newton) or not loss.is_curved or is_small:
         return False
     is_single = options.batch_size == 1 and options.preconditioner is None and not options.averaging
     return is_single and options.step_size == "auto"
@@ -150,7 +158,7 @@ def choose_learner(
             raise ValueError(f'Expected learner="dsg" with {name}={value!r}, got learner={learner!r}')
     cap = max_features
     if isinstance(cap, str):
-        cap = 16 * LARGEST_BLOCK if is_second_order or is_mixed else 4 * LARGEST_BLOCK
+        cap = MOST_BY_DEFAULT if is_second_order or is_mixed else 4 * LARGEST_BLOCK
     block_size = options.features_per_seed
     if isinstance(block_size, str):
         quarter = max(1, (cap or 4 * LARGEST_BLOCK) // 4)
