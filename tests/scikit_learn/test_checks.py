@@ -18,12 +18,7 @@ EXPECTED_FAILED = {
     "check_sample_weight_equivalence_on_dense_data": IN_ORDER,
     "check_sample_weight_equivalence_on_sparse_data": IN_ORDER,
 }
-FAR_FROM_ALL = (
-    "a first-order function has no intercept for classes and is near 0 far from all rows, as one in ten of the check's "
-    "are; there no weight of a class decides"
-)
 EXPECTED_FAILED_OF = {
-    "classifier, first order": EXPECTED_FAILED | {"check_class_weight_classifiers": FAR_FROM_ALL},
     "detector": {},
 }
 """Other ones than `EXPECTED_FAILED`, for some estimators."""
