@@ -43,7 +43,6 @@ from streamkernel.learners.scoring import (
     SCALE_SUM,
     Members,
     has_range,
-    member_shapes,
     score,
     score_members,
 )
@@ -56,21 +55,20 @@ from streamkernel.learners.state import (
     MEAN,
 )
 
-ARRAYS = ("member_scores", "member_steps", "mixer", "member_weights", "sizes", "member_scratch")
-"""The arrays of `Members` in an arena."""
-
-STATE_ARRAYS = ARRAYS[1:5]
-"""Of these the state, which files have: not the scores and work arrays."""
+_STATE = {"member_steps": "steps", "mixer": "mixer", "member_weights": "weights", "sizes": "sizes"}
+"""Names in files of the arrays of `Members` that are the state: not the scores and work arrays."""
 
 _weight, _total_weight = inlined(scoring.weight), inlined(scoring.total_weight)
+_members_in = inlined(allocates=False)(scoring.members_in)
 _SIGNED, _PREDICTING = range(2)
 LARGEST_WEIGHT = 1e6
 """Bound on the weights of functions, far beyond those of functions that have learned anything."""
 
 
 @score_members.member(0, allocates=False, error_model="numpy")
-def _score_members(state, kernel, work):  # type: ignore[no-untyped-def]
-    numbers, coef, phi, members = state.numbers[0], state.coef, state.phi, state.members
+def _score_members(state, kernel, work, out):  # type: ignore[no-untyped-def]
+    numbers, coef, phi = state.numbers[0], state.coef, state.phi
+    members = _members_in(state.members, numbers.bandwidths, numbers.columns)
     width, size, columns, bandwidths = coef.shape[3], numbers.block_size, numbers.columns, numbers.bandwidths
     total, sums = numbers.blocks * size, work.sums[0]
     members.scores[:] = 0.0
@@ -100,7 +98,11 @@ def _score_members(state, kernel, work):  # type: ignore[no-untyped-def]
             now, past = members.scores[m, c] * normaliser, members.scores[bandwidths + m, c] * normaliser
             members.scores[m, c] = history[SCALE] * now
             members.scores[bandwidths + m, c] = (history[SCALE_SUM] * now - past) / weight if numbers.steps else 0.0
-    return True
+    for c in range(columns):
+        out[0, c] = 0.0
+        for m in range(2 * bandwidths):
+            out[0, c] += members.weights[_PREDICTING, m] * members.scores[m, c]
+        out[2, c], out[1, c] = out[0, c], out[0, c] + numbers.predicted_offset
 
 
 @inlined(allocates=False)
@@ -121,7 +123,8 @@ def _products(cos, sin, a, b, out):  # type: ignore[no-untyped-def]
 @step_of_members.member(0, allocates=False)
 def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  # type: ignore[no-untyped-def]
     """Take a step of each function on the row number `first`, and of their weights, as `sgd_step.step` does."""
-    numbers, members, work = state.numbers[0], state.members, step_work.evaluation
+    numbers, work = state.numbers[0], step_work.evaluation
+    members = _members_in(state.members, numbers.bandwidths, numbers.columns)
     columns, bandwidths, is_scored = numbers.columns, numbers.bandwidths, numbers.last_example != 0
     numbers.last_example = 0
     if not is_scored and not score(state, kernel, rows, first, work, scores):
@@ -221,7 +224,8 @@ def _move(state, blocks, m, gain, scale_sum, g):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _fold(state, m):  # type: ignore[no-untyped-def]
     """Multiply the lazy scale of f_m into its coefficients, and set it to 1."""
-    numbers, coef, history = state.numbers[0], state.coef, state.members.steps[m]
+    numbers, coef = state.numbers[0], state.coef
+    history = _members_in(state.members, numbers.bandwidths, numbers.columns).steps[m]
     size, columns, per_panel = numbers.block_size, numbers.columns, coef.shape[3] // numbers.block_size
     for b in range(m, numbers.blocks, numbers.bandwidths):
         p, first = b // per_panel, b % per_panel * size
@@ -236,7 +240,8 @@ def _fold(state, m):  # type: ignore[no-untyped-def]
 @inlined(allocates=False)
 def _weigh(state, target, w, seen, most):  # type: ignore[no-untyped-def]
     """Take a Newton step of u, with a derivative of the norm `most` at most, and bring v nearer to its minimum."""
-    numbers, (scores, _, mixer, weights, sizes, scratch) = state.numbers[0], state.members
+    numbers = state.numbers[0]
+    scores, _, mixer, weights, sizes, scratch = _members_in(state.members, numbers.bandwidths, numbers.columns)
     n, columns, signed, bandwidths = len(mixer), numbers.columns, weights[_SIGNED], numbers.bandwidths
     f, g, h = scratch[bandwidths + 1, :columns], scratch[bandwidths + 2, :columns], scratch[bandwidths + 3, :columns]
     row, gradient = scratch[bandwidths + 4, :n], scratch[bandwidths + 5, :n]
@@ -296,7 +301,8 @@ def doubles(directions: Directions) -> bool:
 
 def members_in(arena: Arena) -> Members:
     """Return the arrays of several functions in an arena."""
-    return Members(*(arena[name] for name in ARRAYS))
+    numbers = arena["numbers"][0]
+    return scoring.members_in(arena["members"], int(numbers["bandwidths"]), int(numbers["columns"]))
 
 
 def member_of(blocks: int, weights: F64) -> I64:
@@ -319,7 +325,15 @@ def start(arena: Arena) -> None:
 
 def state_of(arena: Arena) -> dict[str, F64]:
     """Return the state of several functions in an arena, for files; empty for a single function."""
-    return {name: arena[name].copy() for name in STATE_ARRAYS if arena["member_steps"].size}
+    members = members_in(arena)
+    return {name: getattr(members, field).copy() for name, field in _STATE.items() if len(members.steps)}
+
+
+def set_state(arena: Arena, state: Mapping[str, F64]) -> None:
+    """Set the state of several functions in an arena."""
+    members = members_in(arena)
+    for name, array in state.items():
+        getattr(members, _STATE[name])[:] = array
 
 
 def require_state(tensors: Mapping[str, Any], bandwidths: int, columns: int) -> dict[str, F64]:
@@ -327,9 +341,12 @@ def require_state(tensors: Mapping[str, Any], bandwidths: int, columns: int) -> 
 
     Raise a ValueError if it does not fit.
     """
-    shapes = dict(zip(ARRAYS, member_shapes(bandwidths, columns), strict=True))
-    names = STATE_ARRAYS if bandwidths > 1 and "member_steps" in tensors else ()
-    required = {name: tensor_file.require_tensor(tensors, name, np.float64, shapes[name]) for name in names}
+    arrays = scoring.members_in(np.zeros(scoring.member_size(bandwidths, columns)), bandwidths, columns)
+    names = _STATE if bandwidths > 1 and "member_steps" in tensors else {}
+    required = {
+        name: tensor_file.require_tensor(tensors, name, np.float64, getattr(arrays, field).shape)
+        for name, field in names.items()
+    }
     if required:
         steps, mixer, sizes = required["member_steps"], required["mixer"], required["sizes"]
         squares, weights = steps[:, [GRADIENTS2, DISTANCE2]], required["member_weights"]

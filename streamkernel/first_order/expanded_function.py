@@ -253,7 +253,7 @@ class ExpandedFunction(Learner):
         """(λ/2)‖f‖², with ‖f‖² = n Σ‖α_b‖² in the space of the n blocks' kernel (1/n) Σ φ_b(x)·φ_b(x')."""
         numbers = self.numbers
         if numbers["bandwidths"] > 1:
-            return float(0.5 * self.l2 * function_in(self._arena).members.steps[:, DISTANCE2].sum())
+            return float(0.5 * self.l2 * bandwidths.members_in(self._arena).steps[:, DISTANCE2].sum())
         norm2 = numbers["scale"] ** 2 * max(numbers["squared_norm"], 0.0)
         return float(0.5 * self.l2 * self.n_blocks * norm2)
 
@@ -332,8 +332,7 @@ class ExpandedFunction(Learner):
             if few:
                 return int(scoring.evaluate(function_in(arena), scaling, kernel, rows, out))
             function = function_in(arena)
-            members = function.members._replace(scores=np.empty_like(function.members.scores))
-            function = function._replace(phi=np.empty_like(arena["phi"]), members=members)
+            function = function._replace(phi=np.empty_like(arena["phi"]), members=function.members.copy())
             return int(scoring.evaluate_copy(function, scaling, kernel, rows, out))
 
         self._evaluate(evaluate, rows, out)
@@ -356,8 +355,7 @@ class ExpandedFunction(Learner):
     def _set_arena(self, numbers: Any, coef: F64, beta: F64, entries: F64, members: Mapping[str, F64]) -> None:
         """Create an arena with these coefficients, entries of the targets' span, and arrays of several functions."""
         arena = self._new_arena(numbers, max(1, len(coef)))
-        for name, array in members.items():
-            arena[name][:] = array
+        bandwidths.set_state(arena, members)
         arena["coef"][: len(coef)], arena["beta"][: len(beta)], arena["span"][:] = coef, beta, entries
         self._arena, self._columns = arena, int(numbers["columns"])
 
@@ -384,7 +382,7 @@ class ExpandedFunction(Learner):
         """
         arena = self._arena.copy()
         numbers = arena["numbers"][0]
-        return numbers, to_blocks(numbers, arena["coef"], function_in(arena).members), bandwidths.state_of(arena)
+        return numbers, to_blocks(numbers, arena["coef"], bandwidths.members_in(arena)), bandwidths.state_of(arena)
 
     def predicting(self) -> F64:
         """Return the coefficients of the predicting function, shape (components × features, columns)."""
@@ -395,5 +393,4 @@ class ExpandedFunction(Learner):
 
 def function_in(arena: Arena) -> FirstOrder:
     """Return the function in an arena."""
-    members = bandwidths.members_in(arena)
-    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"], arena["span"], members)
+    return FirstOrder(arena["numbers"], arena["coef"], arena["beta"], arena["phi"], arena["span"], arena["members"])

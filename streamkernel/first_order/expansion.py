@@ -294,8 +294,7 @@ class FirstOrderLearner(ExpandedFunction):
         new = self._new_arena(copy["numbers"][0], min(panels, -(-self.most_blocks * self.block_size // width)))
         new["coef"][: len(copy["coef"])], new["beta"][: len(copy["beta"])] = copy["coef"], copy["beta"]
         new["span"][:] = copy["span"]
-        for name, array in bandwidths.state_of(copy).items():
-            new[name][:] = array
+        bandwidths.set_state(new, bandwidths.state_of(copy))
         self._arena = new
 
     def restructure(self, before: int) -> None:
@@ -322,7 +321,7 @@ class FirstOrderLearner(ExpandedFunction):
         if self._is_binary:  # two scores replace one
             numbers["distance2"] *= np.square(self._split()).sum()
             numbers["gradient_sum"] *= 2.0
-            steps = function_in(old).members.steps
+            steps = bandwidths.members_in(old).steps
             steps[:, GRADIENTS2] *= 2.0
             steps[:, DISTANCE2] *= np.square(self._split()).sum()
         twin = self._twin(self.directions)

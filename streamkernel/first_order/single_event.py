@@ -26,24 +26,27 @@ from streamkernel.features.dictionaries import (
 )
 from streamkernel.features.rows import I64, Rows
 from streamkernel.features.scale_table import ScalesState, has_room, scale_row
-from streamkernel.first_order import bandwidths
 from streamkernel.first_order.sgd_step import Scaling, StepWork, observe_inputs, step
 from streamkernel.jit import compiled, inlined, of_one_signature
 from streamkernel.jit.calls import Arena, array_at
 from streamkernel.kernels.program import KernelProgram
-from streamkernel.learners.scoring import MEMBER_STATE, FirstOrder, Members, ScoringRoom, member_shapes, score
+from streamkernel.learners import scoring
+from streamkernel.learners.scoring import FirstOrder, ScoringRoom, score
 from streamkernel.learners.span import ENTRIES
 from streamkernel.learners.state import CLOSED, DONE, NO_ROOM, NUMBERS, UNREAD
 
 _ARRAYS = (
     "numbers", "parts", "weights", "terms", "kept", "coef", "beta", "phi", "scores", "room", "sums", "gradients",
-    "move", "mean", "block", "gram", "total", "start", "target", "weight", "span", *bandwidths.ARRAYS,
+    "move", "mean", "block", "gram", "total", "start", "target", "weight", "span", "members",
 )  # fmt: skip
 (
     _NUMBERS, _PARTS, _WEIGHTS, _TERMS, _KEPT, _COEF, _BETA, _PHI, _SCORES, _WORK, _SUMS, _GRADIENTS, _MOVE,
     _MEAN, _BLOCK, _GRAM, _TOTAL, _START, _TARGET, _WEIGHT, _SPAN,
-    _MEMBER_SCORES, _MEMBER_STEPS, _MIXER, _MEMBER_WEIGHTS, _SIZES, _MEMBER_SCRATCH,
+    _MEMBERS,
 ) = range(len(_ARRAYS))  # fmt: skip
+
+
+_member_size = inlined(allocates=False)(scoring.member_size)
 
 
 def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: int, average: bool) -> Arena:
@@ -61,7 +64,7 @@ def new_arena(numbers: Any, plan: KernelProgram, kept: I64, width: int, panels: 
         (panels * (width // size), columns), (panels, components, width), (3, columns), (ROOM + 2 * parts, width),
         (summed, width), (3, batch, columns), (columns, components, size), (columns,), (components * size, solved),
         (solved, solved), (0, columns, components, width), (2,), (1,), (1,), (ENTRIES,),
-        *member_shapes(int(numbers["bandwidths"]), columns),
+        (scoring.member_size(int(numbers["bandwidths"]), columns),),
     )  # fmt: skip
     kinds: list[Any] = [np.float64] * len(_ARRAYS)
     kinds[_NUMBERS], kinds[_PARTS], kinds[_TERMS], kinds[_KEPT] = NUMBERS, PART, np.uint8, np.int64
@@ -92,21 +95,14 @@ def open_arena(memory, cache, record):  # type: ignore[no-untyped-def]
     sizes = numbers[0]
     parts, components, columns, panels = sizes.parts, sizes.components, sizes.columns, sizes.panels
     summed, width, batch, size = sizes.summed, cache.shape[3], sizes.batch_size, sizes.block_size
-    solved, members = batch if sizes.ridge > 0.0 else 0, sizes.bandwidths if sizes.bandwidths > 1 else 0
+    solved = batch if sizes.ridge > 0.0 else 0
     function = FirstOrder(
         numbers,
         array_at(memory, at[_COEF], (panels, summed, components, width), np.float64),
         array_at(memory, at[_BETA], (sizes.room_blocks, columns), np.float64),
         array_at(memory, at[_PHI], (panels, components, width), np.float32),
         array_at(memory, at[_SPAN], (ENTRIES,), np.float64),
-        Members(
-            array_at(memory, at[_MEMBER_SCORES], (2 * members, columns), np.float64),
-            array_at(memory, at[_MEMBER_STEPS], (members, MEMBER_STATE), np.float64),
-            array_at(memory, at[_MIXER], (2 * members, 2 * members), np.float64),
-            array_at(memory, at[_MEMBER_WEIGHTS], (2, 2 * members), np.float64),
-            array_at(memory, at[_SIZES], (2,), np.float64),
-            array_at(memory, at[_MEMBER_SCRATCH], (members + 6, max(2 * members, columns)), np.float64),
-        ),
+        array_at(memory, at[_MEMBERS], (_member_size(sizes.bandwidths, columns),), np.float64),
     )
     kernel = CompiledKernel(
         array_at(memory, at[_PARTS], (parts,), PART),

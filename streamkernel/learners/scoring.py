@@ -122,10 +122,29 @@ class Members(NamedTuple):
 MEMBER_STATE = DISTANCE2 + 1
 
 
-def member_shapes(bandwidths: int, columns: int) -> list[tuple[int, ...]]:
-    """Return the shapes of the arrays of :class:`Members`."""
+def member_size(bandwidths: int, columns: int) -> int:
+    """Return the length of the array that holds all arrays of :class:`Members`."""
     n = bandwidths if bandwidths > 1 else 0
-    return [(2 * n, columns), (n, MEMBER_STATE), (2 * n, 2 * n), (2, 2 * n), (2,), (n + 6, max(2 * n, columns))]
+    return 2 * n * columns + n * MEMBER_STATE + 4 * n * n + 4 * n + 2 + (n + 6) * max(2 * n, columns)
+
+
+def members_in(array: F64, bandwidths: int, columns: int) -> Members:
+    """Return the parts of an array of the length :func:`member_size`."""
+    n = bandwidths if bandwidths > 1 else 0
+    steps = 2 * n * columns
+    mixer = steps + n * MEMBER_STATE
+    weights = mixer + 4 * n * n
+    sizes = weights + 4 * n
+    scratch = sizes + 2
+    end = scratch + (n + 6) * max(2 * n, columns)
+    return Members(
+        array[:steps].reshape((2 * n, columns)),
+        array[steps:mixer].reshape((n, MEMBER_STATE)),
+        array[mixer:weights].reshape((2 * n, 2 * n)),
+        array[weights:sizes].reshape((2, 2 * n)),
+        array[sizes:scratch],
+        array[scratch:end].reshape((n + 6, max(2 * n, columns))),
+    )
 
 
 class FirstOrder(NamedTuple):
@@ -136,7 +155,7 @@ class FirstOrder(NamedTuple):
     beta: F64
     phi: F32
     span: F64
-    members: Members
+    members: F64
 
 
 class ScoringRoom(NamedTuple):
@@ -152,9 +171,15 @@ class ScoringRoom(NamedTuple):
 
 
 _MATRIX = types.float64[:, ::1]
-MEMBERS = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, _MATRIX, types.float64[::1], _MATRIX], Members)
 FIRST_ORDER = types.NamedTuple(
-    [NUMBERS_TYPE, types.float64[:, :, :, ::1], _MATRIX, types.float32[:, :, ::1], types.float64[::1], MEMBERS],
+    [
+        NUMBERS_TYPE,
+        types.float64[:, :, :, ::1],
+        _MATRIX,
+        types.float32[:, :, ::1],
+        types.float64[::1],
+        types.float64[::1],
+    ],
     FirstOrder,
 )
 WORK = types.NamedTuple(
@@ -163,9 +188,8 @@ WORK = types.NamedTuple(
 )
 
 
-score_members = Family("score_members", types.boolean(FIRST_ORDER, KERNEL, WORK))
-"""``score_members(0, state, kernel, work)`` sets the scores of several functions, and returns whether the features are
-usable."""
+score_members = Family("score_members", types.void(FIRST_ORDER, KERNEL, WORK, _MATRIX))
+"""``score_members(0, state, kernel, work, out)`` is :func:`score` of several functions, of a row that is prepared."""
 
 
 @inlined(allocates=None)
@@ -246,14 +270,7 @@ def score(state, kernel, rows, i, work, out):  # type: ignore[no-untyped-def]
         return False
     width, block_size = coef.shape[3], numbers.block_size
     if numbers.bandwidths > 1:
-        if not score_members(0, state, kernel, work):
-            return False
-        for c in range(numbers.columns):
-            out[0, c] = 0.0
-            for m in range(len(state.members.scores)):
-                out[0, c] += state.members.weights[1, m] * state.members.scores[m, c]
-            out[2, c] = out[0, c]
-            out[1, c] = out[0, c] + numbers.predicted_offset
+        score_members(0, state, kernel, work, out)
         _limit(state, out)
         return True
     total = numbers.blocks * block_size

@@ -11,7 +11,7 @@ from streams import content
 
 from streamkernel import KernelRegressor, kernels, learners, load, losses, rules, step_sizes, upkeep
 from streamkernel.first_order.expansion import FirstOrderLearner
-from streamkernel.learners.scoring import MIXTURE
+from streamkernel.learners.scoring import GRADIENTS2, MIXTURE
 from streamkernel.learners.span import limits
 from streamkernel.learners.state import MEAN, NOTHING
 
@@ -171,7 +171,7 @@ def test_a_merged_model_predicts_the_mean_and_learns():
     assert merged == pytest.approx(
         np.array([1 / 3, 2 / 3]) @ (np.array(expected) - np.array(offsets)[:, None]), abs=1e-6
     )
-    gradients2 = [one._learner._arena["member_steps"][:, 2] for one in (model, twins[0])]
+    gradients2 = [one._learner.tensors()["member_steps"][:, GRADIENTS2] for one in (model, twins[0])]
     assert (gradients2[1] > gradients2[0]).all()  # steps do not begin anew
     for x, target in events[150:]:
         twins[0].learn_one(x, target)
