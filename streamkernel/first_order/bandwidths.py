@@ -34,7 +34,7 @@ from streamkernel.first_order.sgd_step import features_of, step_of_members
 from streamkernel.jit import inlined
 from streamkernel.jit.calls import Arena
 from streamkernel.learners import scoring
-from streamkernel.learners.mixing import FLATTEST, MEMORY, PULL, add_diagonal, rotate_small, solve_small, sweep
+from streamkernel.learners.mixing import FLATTEST, PULL, add_diagonal, fade, rotate_small, solve_small, sweep
 from streamkernel.learners.scoring import (
     DISTANCE2,
     GRADIENTS2,
@@ -130,7 +130,8 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     if not is_scored and not score(state, kernel, rows, first, work, scores):
         return BAD_VALUE, first
     code, parameter, scratch = numbers.loss, numbers.loss_parameter, members.scratch
-    f, g, etas = work.gradients[0, 0], work.gradients[1, 0], scratch[bandwidths]
+    f, g = work.gradients[0, 0], work.gradients[1, 0]
+    etas, gradients2, distances2 = scratch[bandwidths], scratch[bandwidths + 6], scratch[bandwidths + 7]
     for c in range(columns):
         f[c] = scores[0, c]
         work.gradients[2, 0, c] = f[c] + numbers.predicted_offset
@@ -158,14 +159,17 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         history, gradient = members.steps[m], scratch[m, :columns]
         losses.derivative(code, parameter, members.scores[m], target, gradient)
         clip(gradient, most, LARGEST_GRADIENT)  # an outlier moves no function twice as far as earlier examples did
-        square, along = 0.0, 0.0
+        unweighted, square, along = 0.0, 0.0, 0.0
         for c in range(columns):
+            unweighted += gradient[c] * gradient[c]
+            gradient[c] *= w
             square += gradient[c] * gradient[c]
-            along += w * members.scores[m, c] * gradient[c]
-        error = math.sqrt(square) / numbers.curvature
-        square *= w * w
-        sums = history[DISTANCE2], history[GRADIENTS2]
-        etas[m], _ = step_choices.step_size(numbers, sums, square, along, error, numbers.k_xx)
+            along += members.scores[m, c] * gradient[c]
+        error, sums = math.sqrt(unweighted) / numbers.curvature, (history[DISTANCE2], history[GRADIENTS2])
+        eta, added2 = step_choices.step_size(numbers, sums, square, along, error, numbers.k_xx)
+        shrink = 1.0 - eta * numbers.l2
+        etas[m], gradients2[m] = eta, history[GRADIENTS2] + added2
+        distances2[m] = max(0.0, shrink * shrink * history[DISTANCE2] + eta * (eta * square - 2.0 * shrink * along))
         if not (square <= LARGEST_GRADIENT**2 and abs(along) <= LARGEST_GRADIENT**2):
             return DIVERGED, first
     if not (abs(added) <= LARGEST_GRADIENT and vectors.within(of_rule, checked, LARGEST_GRADIENT)):
@@ -174,21 +178,14 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     _weigh(state, target, w, seen, most)
     t, largest = numbers.steps + 1.0, 0.0
     for m in range(min(bandwidths, blocks)):
-        history, gradient, square, along = members.steps[m], scratch[m, :columns], 0.0, 0.0
-        for c in range(columns):
-            gradient[c] *= w
-            square += gradient[c] * gradient[c]
-            along += members.scores[m, c] * gradient[c]
-        eta, l2, norm2 = etas[m], numbers.l2, history[DISTANCE2]
-        shrink = 1.0 - eta * l2
-        history[GRADIENTS2] += max(0.0, square + 2.0 * l2 * along + l2 * l2 * norm2)
-        history[DISTANCE2] = max(0.0, shrink * shrink * norm2 + eta * (eta * square - 2.0 * shrink * along))
-        history[SCALE] *= shrink
+        history = members.steps[m]
+        history[GRADIENTS2], history[DISTANCE2] = gradients2[m], distances2[m]
+        history[SCALE] *= 1.0 - etas[m] * numbers.l2
         if not 1e-12 <= abs(history[SCALE]) <= 1e12:
-            _fold(state, m)
-        _move(state, blocks, m, -eta / history[SCALE], history[SCALE_SUM], gradient)
+            _fold(state, m, history)
+        _move(state, blocks, m, -etas[m] / history[SCALE], history[SCALE_SUM], scratch[m, :columns])
         history[SCALE_SUM] += _weight(MIXTURE, t) * history[SCALE]
-        largest = max(largest, eta)
+        largest = max(largest, etas[m])
     for c in range(columns):
         state.beta[k, c] -= checked * of_rule[c]
     # 3. the counters
@@ -222,10 +219,9 @@ def _move(state, blocks, m, gain, scale_sum, g):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _fold(state, m):  # type: ignore[no-untyped-def]
+def _fold(state, m, history):  # type: ignore[no-untyped-def]
     """Multiply the lazy scale of f_m into its coefficients, and set it to 1."""
     numbers, coef = state.numbers[0], state.coef
-    history = _members_in(state.members, numbers.bandwidths, numbers.columns).steps[m]
     size, columns, per_panel = numbers.block_size, numbers.columns, coef.shape[3] // numbers.block_size
     for b in range(m, numbers.blocks, numbers.bandwidths):
         p, first = b // per_panel, b % per_panel * size
@@ -272,11 +268,7 @@ def _weigh(state, target, w, seen, most):  # type: ignore[no-untyped-def]
             row[k] = root * scores[k, c]
         rotate_small(mixer, row)
     if numbers.steps % n == 0:
-        kept = MEMORY**n
-        root = math.sqrt(kept)
-        for k in range(n):
-            vectors.multiply(mixer[k], root)
-        add_diagonal(mixer, (1.0 - kept) * PULL * size, row)
+        fade(mixer, size, row)
     solve_small(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         for k in range(n):

@@ -49,15 +49,17 @@ def _total_weight(numbers: Any) -> float:
     return scoring.total_weight(int(numbers["averaging"]), max(1, int(numbers["steps"])))
 
 
-def predicting(numbers: Any, functions: F64, weights: F64) -> F64:
+def predicting(numbers: Any, functions: F64, members: Mapping[str, F64]) -> F64:
     """Return the function that predicts, from the current functions beside their averages.
 
-    `functions` have the shape (blocks, components × features, functions), and `weights` are v of several bandwidths.
+    `functions` have the shape (blocks, components × features, functions), and `members` is the state of several
+    bandwidths.
     """
     if numbers["averaging"] == LAST:
         return functions
     now, average = np.split(functions, 2, axis=-1)
-    if numbers["bandwidths"] > 1:
+    if members:
+        weights = members["member_weights"][1]
         of_now, of_average = weights.reshape(2, -1)[:, bandwidths.member_of(len(functions), weights), None, None]
         return np.asarray(of_now * now + of_average * average)
     return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
@@ -372,7 +374,7 @@ class ExpandedFunction(Learner):
         """
         numbers, blocks, members = self.parts()
         if members:
-            mixture = predicting(numbers, blocks, members["member_weights"][1])
+            mixture = predicting(numbers, blocks, members)
             blocks = np.concatenate([mixture, mixture], axis=2)
         return np.asarray(blocks.reshape(-1, self.n_functions))
 
@@ -386,9 +388,7 @@ class ExpandedFunction(Learner):
 
     def predicting(self) -> F64:
         """Return the coefficients of the predicting function, shape (components × features, columns)."""
-        numbers, blocks, members = self.parts()
-        weights = members["member_weights"][1] if members else np.zeros(0)
-        return np.asarray(predicting(numbers, blocks, weights).reshape(-1, self.columns))
+        return np.asarray(predicting(*self.parts()).reshape(-1, self.columns))
 
 
 def function_in(arena: Arena) -> FirstOrder:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from streamkernel import vectors
 from streamkernel.features.rows import F64
 from streamkernel.jit import inlined
 
@@ -54,6 +55,16 @@ def add_diagonal(mixer, more, row):  # type: ignore[no-untyped-def]
         for k in range(len(mixer)):
             row[k] = root if k == i else 0.0
         rotate_small(mixer, row)
+
+
+@inlined(allocates=False)
+def fade(mixer, size, row):  # type: ignore[no-untyped-def]
+    """Set R to the factor of ρⁿA + (1 - ρⁿ)λs²I, with as many functions n as examples since the last time."""
+    kept = MEMORY ** len(mixer)
+    root = math.sqrt(kept)
+    for i in range(len(mixer)):
+        vectors.multiply(mixer[i], root)
+    add_diagonal(mixer, (1.0 - kept) * PULL * size, row)
 
 
 @inlined(allocates=False)

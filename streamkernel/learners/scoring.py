@@ -125,7 +125,7 @@ MEMBER_STATE = DISTANCE2 + 1
 def member_size(bandwidths: int, columns: int) -> int:
     """Return the length of the array that holds all arrays of :class:`Members`."""
     n = bandwidths if bandwidths > 1 else 0
-    return 2 * n * columns + n * MEMBER_STATE + 4 * n * n + 4 * n + 2 + (n + 6) * max(2 * n, columns)
+    return 2 * n * columns + n * MEMBER_STATE + 4 * n * n + 4 * n + 2 + (n + 8) * max(2 * n, columns)
 
 
 def members_in(array: F64, bandwidths: int, columns: int) -> Members:
@@ -136,14 +136,14 @@ def members_in(array: F64, bandwidths: int, columns: int) -> Members:
     weights = mixer + 4 * n * n
     sizes = weights + 4 * n
     scratch = sizes + 2
-    end = scratch + (n + 6) * max(2 * n, columns)
+    end = scratch + (n + 8) * max(2 * n, columns)
     return Members(
         array[:steps].reshape((2 * n, columns)),
         array[steps:mixer].reshape((n, MEMBER_STATE)),
         array[mixer:weights].reshape((2 * n, 2 * n)),
         array[weights:sizes].reshape((2, 2 * n)),
         array[sizes:scratch],
-        array[scratch:end].reshape((n + 6, max(2 * n, columns))),
+        array[scratch:end].reshape((n + 8, max(2 * n, columns))),
     )
 
 

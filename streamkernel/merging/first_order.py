@@ -65,7 +65,7 @@ def merge(
             now[at] += of_now * last
             average[at] += of_average * earlier
         elif is_mixture:
-            predicting = _predicting(part)
+            predicting = coefficients_of.predicting(part.numbers, part.functions, part.members)
             now[at] += w * (predicting if part.members else last)
             average[at] += w * predicting
         else:
@@ -90,12 +90,6 @@ def merge(
     tensors = fresh.with_functions(merged, kept, float(numbers["distance2"]))
     tensors |= {"beta": beta, "span": merge_spans(parts, base)}
     return tensors if shares is None else tensors | _merge_members(parts, base, weights)
-
-
-def _predicting(part: FirstOrderSummary) -> F64:
-    """Return the function of a part that predicts, shape (blocks, outputs of a block, columns)."""
-    weights = part.members["member_weights"][1] if part.members else np.zeros(0)
-    return coefficients_of.predicting(part.numbers, part.functions, weights)
 
 
 def _shares(parts: Sequence[FirstOrderSummary], places: Sequence[Sequence[int]], weights: F64) -> F64 | None:

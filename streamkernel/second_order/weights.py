@@ -25,6 +25,7 @@ from streamkernel.learners.mixing import (
     PULL,
     add_diagonal,
     factor_of,
+    fade,
     rotate_small,
     solve_small,
     sweep,
@@ -118,11 +119,7 @@ def _weigh_target(state, f, targets, t, w, ahead, work):  # type: ignore[no-unty
             row[k] = root * score
         rotate_small(mixer, row)
     if numbers.steps % count == 0:
-        kept = MEMORY**count
-        root = math.sqrt(kept)
-        for i in range(count):
-            vectors.multiply(mixer[i], root)
-        add_diagonal(mixer, (1.0 - kept) * PULL * size, row)
+        fade(mixer, size, row)
     solve_small(mixer, gradient)
     if vectors.within(gradient, 1.0, LARGEST_GRADIENT):
         for k in range(count):
