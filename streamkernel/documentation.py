@@ -198,6 +198,23 @@ Mathematics and Computers in Simulation 2009.
 """,
 }
 
+SOLVED = dict.fromkeys(
+    ("fit", "fit_transform", "transform", "predict", "predict_proba", "decision_function", "score"),
+    """
+Parameters
+----------
+X : array_like of shape (n, p)
+    The inputs.
+y : array_like of shape (n,)
+    The targets: numbers or classes.
+task : array_like of shape (n,) or None, default None
+    The task of each example; by default all examples have the same task.
+sample_weight : array_like of shape (n,) or None, default None
+    The weights of the rows.
+""",
+)
+"""The methods of batch solvers."""
+
 
 def documented(shared: str = ESTIMATOR, methods: Mapping[str, str] = METHODS) -> Callable[[Thing], Thing]:
     """Complete the docstring of a class or a function, and of the methods that a class defines, by shared ones.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from river import base
 
+from streamkernel.documentation import documented
 from streamkernel.errors import InputError
 from streamkernel.features.rows import is_missing
 from streamkernel.field_types.declared import (
@@ -32,6 +33,30 @@ MOST_VOTES = 32
 """The largest number of votes for the length of a field: as many vectors of other lengths in succession change it."""
 UNSEEN = ("ignore", "identifier")
 """Types of fields that are no inputs."""
+METHODS = dict.fromkeys(
+    (
+        "learn_one",
+        "learn_many",
+        "count_texts",
+        "count_vectors",
+        "passing",
+        "transform_one",
+        "transform_many",
+        "restore",
+        "join",
+    ),
+    """
+Parameters
+----------
+x : dict
+    The fields by name.
+X : DataFrame of shape (n_examples, n_fields)
+    The fields in columns.
+state : dict
+    The result of :meth:`Fields.state`.
+""",
+)
+"""Parts of docstrings that the methods of `Fields` have in common."""
 
 
 class VectorLengths(Counts):
@@ -60,6 +85,7 @@ class VectorLengths(Counts):
             vote[:] = length, 1
 
 
+@documented("", METHODS)
 class Fields(base.Transformer):
     """Converts fields to the types that a user declares, and leaves missing values out.
 
@@ -163,36 +189,18 @@ class Fields(base.Transformer):
         self._unseen = self._unseen_but(names)
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
-        """Learn the lengths of vectors and the notations of numbers that are written as text.
-
-        Parameters
-        ----------
-        x : dict
-            The fields by name.
-        """
+        """Learn the lengths of vectors and the notations of numbers that are written as text."""
         self.count_texts(x)
         self.count_vectors(x)
 
     def count_texts(self, x: Mapping[Any, Any]) -> None:
-        """Learn the notations of numbers that are written as text.
-
-        Parameters
-        ----------
-        x : dict
-            The fields by name.
-        """
+        """Learn the notations of numbers that are written as text."""
         for name in self._of_type["number"]:
             if isinstance(value := x.get(name), str) and not self._lacks(value, self._declared[name]):
                 self.notations.count(name, value)
 
     def count_vectors(self, x: Mapping[Any, Any]) -> None:
-        """Learn the lengths of vectors.
-
-        Parameters
-        ----------
-        x : dict
-            The fields by name.
-        """
+        """Learn the lengths of vectors."""
         for name in self._of_type["vector"]:
             length = vector_length(x.get(name))
             if length is not None:
@@ -217,22 +225,11 @@ class Fields(base.Transformer):
                     self.lengths.count(name, length, n)
 
     def passing(self, x: Mapping[str, Any]) -> set[str]:
-        """Return the fields of an example that are declared or missing.
-
-        Parameters
-        ----------
-        x : dict
-            The fields by name.
-        """
+        """Return the fields of an example that are declared or missing."""
         return {name for name, value in x.items() if name in self or self._lacks(value, None)}
 
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Any, Any]:
         """Return the inputs.
-
-        Parameters
-        ----------
-        x : dict
-            The fields by name.
 
         Raises
         ------
@@ -259,24 +256,13 @@ class Fields(base.Transformer):
         return inputs
 
     def learn_many(self, X: pd.DataFrame) -> None:
-        """Learn from each row what :meth:`learn_one` does.
-
-        Parameters
-        ----------
-        X : DataFrame of shape (n_examples, n_fields)
-            The fields in columns.
-        """
+        """Learn from each row what :meth:`learn_one` does."""
         names = [name for kind in ("vector", "number") for name in self._of_type[kind] if name in X]
         for row in X[names].to_dict("records"):
             self.learn_one(row)
 
     def transform_many(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the inputs of each row; inputs that a row lacks are NaN.
-
-        Parameters
-        ----------
-        X : DataFrame of shape (n_examples, n_fields)
-            The fields in columns.
 
         Raises
         ------
@@ -320,25 +306,13 @@ class Fields(base.Transformer):
         return fields
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue with what fields of a state have learned, where the same types are declared.
-
-        Parameters
-        ----------
-        state : dict
-            The result of :meth:`state`.
-        """
+        """Continue with what fields of a state have learned, where the same types are declared."""
         self.lengths.restore(state["lengths"], self._of_type["vector"])
         self.notations.restore(state["notations"], self._of_type["number"])
         self._name_numbers()
 
     def join(self, state: Mapping[str, Any]) -> None:
-        """Take from other fields what they have learned from more values.
-
-        Parameters
-        ----------
-        state : dict
-            The result of :meth:`state`.
-        """
+        """Take from other fields what they have learned from more values."""
         self.lengths.join(state["lengths"], self._of_type["vector"])
         self.notations.join(state["notations"], self._of_type["number"])
         self._name_numbers()

@@ -19,13 +19,15 @@ from streamkernel.jit import compiled
 from streamkernel.learners.embedding import directions_along, rungs
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import slots
-from streamkernel.second_order.linear import exports as linear
+from streamkernel.second_order.linear.few_values import columns_of_values
+from streamkernel.second_order.linear.state import BOUND, PLACES, Linear, places_of
+from streamkernel.second_order.linear.steps import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.metric import NAMES
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import COUNT, FIRST, coefficients_of_groups, weights_by_column
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.small_functions import FIRST_NUMBERS, FUNCTIONS
-from streamkernel.second_order.span import limits
+from streamkernel.second_order.targets import limits
 
 FORMS = {
     codes.PHASE: "phase",
@@ -39,6 +41,8 @@ FORMS = {
 }
 """The names of forms; the factors of a `MultiScale` are multiplied into its directions."""
 TRANSFORMS = {codes.IDENTITY: "identity", codes.ROOT: "root", codes.LOG: "log"}
+SAME = 1e-6
+"""Largest distance of an input from a value that it has, in standard deviations."""
 Learner = FirstOrderLearner | SecondOrderLearner
 
 
@@ -175,7 +179,7 @@ def others(learner: SecondOrderLearner, hashes: U64, about: dict[str, Any]) -> d
     first, first_near = state.slots[[slots.LINEAR, slots.NEIGHBOURS]].tolist()
     arrays = _small_functions(learner, hashes, about)
     if first < first_near:
-        arrays |= linear.freeze(state.linear, hashes, numbers["error_scale"])
+        arrays |= _linear(state.linear, hashes, numbers["error_scale"])
         arrays["linear.share"] = weights[first]
     near = neighbours.freeze(state.neighbours, state.linear, hashes, state.metric.sensitivities)
     last = first_near + len(near.get("near.counts", ()))
@@ -203,6 +207,54 @@ def _small_functions(learner: SecondOrderLearner, hashes: U64, about: dict[str, 
             about["terms"].append([p])
             arrays |= {f"part{p}.directions": directions.astype(np.float32), f"term{t}.re": coefficients * v}
     return arrays
+
+
+def _linear(linear: Linear, hashes: U64, sizes: F64) -> dict[str, Any]:
+    """Return the linear function of the inputs of these hashes: an affine function, and indicators of values.
+
+    `sizes` are the mean squares of the targets.
+    """
+    if not len(linear.w):
+        return {}
+    places = places_of(linear, hashes)
+    has_place, width = places > 0, len(linear.w) // len(sizes)
+    units = np.where(has_place, linear.scales[places, 1], 1.0)
+    return {
+        "linear.centre": np.where(has_place, linear.scales[places, 0], 0.0),
+        "linear.unit": units,
+        "linear.w": np.where(has_place[:, None], linear.w[:, places].T, 0.0),
+        "linear.constant": linear.w[:, 0],
+        **_of_values(linear, hashes, units),
+        **({"linear.bound": np.array(float(linear.counts[BOUND]))} if linear.counts[BOUND] else {}),
+        "linear.reach": np.repeat(_reach(linear.errors, sizes), width),
+    }
+
+
+def _of_values(linear: Linear, hashes: U64, units: F64) -> dict[str, Any]:
+    """Return the inputs with few values among these, those values, and the weights of their indicators.
+
+    `units` are the deviations of the inputs. Values are compared with a tolerance, because an affine function before
+    the model may be computed in another way.
+    """
+    at = np.flatnonzero(linear.scales[: linear.counts[PLACES], 1] < 0.0)
+    columns = columns_of_values(np.maximum(hashes, np.uint64(1)), linear.names[at], linear.scales[at, 0])
+    at, columns = at[columns >= 0], columns[columns >= 0]
+    if not len(at):
+        return {}
+    weights = (linear.w[:, at] / -linear.scales[at, 1]).T
+    return {
+        "values.columns": columns,
+        "values.values": linear.scales[at, 0],
+        "values.tolerance": SAME * units[columns],
+        "values.w": weights,
+    }
+
+
+def _reach(errors: F64, sizes: F64) -> F64:
+    """Return the bound of the linear function for each target, as :func:`second_order.linear.steps.reach` does."""
+    positive = np.where(sizes > 0.0, sizes, 1.0)
+    bounds = REACH * np.sqrt(positive) / np.maximum(errors / positive, SMALLEST_SHARE)
+    return np.where(sizes > 0.0, bounds, LARGEST_SCORE)
 
 
 def check_scalers(steps: Iterable[Any]) -> None:

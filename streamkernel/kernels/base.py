@@ -176,13 +176,7 @@ class SimpleKernel(Kernel):
         return self.exact(*inputs)
 
     def check(self, name: Hashable, value: float) -> None:
-        """Raise the error that names the feature if its value is not finite, too large or outside of the domain.
-
-        Raises
-        ------
-        InputError
-            If it is.
-        """
+        """Raise an InputError that names the feature if its value is not finite, too large or outside of the domain."""
         part = self.part
         where = f"x[{name!r}]"
         if not abs(value) * part.unit <= LARGEST_VALUE:

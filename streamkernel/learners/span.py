@@ -10,7 +10,7 @@ It extends the range, and enters the mean error, as if it were two mean errors a
 before was outlying too, or several were recently, the targets have changed, and it counts in full. A value that repeats
 exactly, as while a sensor fails, is no change until it does so for long.
 
-The mixture of second-order learners has bounds of its own (`streamkernel.second_order.span`), with the same entries.
+The mixture of second-order learners has bounds of its own (`streamkernel.second_order.targets`), with the same entries.
 
 The bound on derivatives in a step is here, too.
 """

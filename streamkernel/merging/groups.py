@@ -12,9 +12,9 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import metric, newton
-from streamkernel.second_order.factors import factor_of, solve
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.square_root import factor_of, solution
 
 NOTHING_LEFT = -750.0
 """The logarithm of a share that is 0 as a number: steps before do not matter."""
@@ -55,7 +55,7 @@ def merge_group(
     factor = factor_of(gram, prior)
     merged.factor[:] = factor
     merged.newton[:] = moments
-    merged.newton[:] = solve(factor, merged.newton.T).T
+    merged.newton[:] = solution(factor, merged.newton.T).T
     merged.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
     return merged
 

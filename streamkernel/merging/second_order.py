@@ -15,7 +15,6 @@ from streamkernel.learners.span import ENTRIES
 from streamkernel.merging.groups import groups_together, merge_group, rested_together
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, merge_numbers, merge_spans
 from streamkernel.second_order import metric, sampling, stored_mixture
-from streamkernel.second_order.factors import factor_of
 from streamkernel.second_order.linear import merging as linear
 from streamkernel.second_order.linear.state import NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
@@ -23,6 +22,7 @@ from streamkernel.second_order.mixture_state import RESTED, Groups
 from streamkernel.second_order.neighbours import state as neighbours
 from streamkernel.second_order.neighbours.state import neighbour_functions
 from streamkernel.second_order.slots import LINEAR, NEIGHBOURS, SMALL, STEADY
+from streamkernel.second_order.square_root import factor_of
 from streamkernel.second_order.weights import mixed_weights, positive_weights, without
 
 _ROUNDING = 1e-3

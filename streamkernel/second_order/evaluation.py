@@ -41,7 +41,7 @@ from streamkernel.second_order.mixture_state import (
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.neighbours.search import set_influence
 from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, NeighboursRoom, compiled_copied, neighbours_room
-from streamkernel.second_order.span import bound
+from streamkernel.second_order.targets import bound
 from streamkernel.second_order.weights import mix_scores
 
 
@@ -186,19 +186,8 @@ def derivatives(mixture: MixtureState, directions: Directions, scales: ScalesSta
     """Return the derivatives of Σ v_k f_k over the functions of groups by the values of one row, shape (columns,
     entries), zeros among them.
 
-    Parameters
-    ----------
-    mixture, directions
-        The mixture, and the directions of its features.
-    scales
-        The scales that bring the values to its inputs; scales of no names if it takes values as they are.
-    row
-        The row.
-
-    Raises
-    ------
-    InputError
-        If they are not known for the kernel.
+    The values are brought to `scales`, which have no names where values are taken as they are. Raise an InputError if
+    the derivatives are not known for the kernel.
     """
     check_derivatives(directions.plan)
     function, scales = copy_for_prediction(mixture, scales)

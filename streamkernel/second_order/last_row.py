@@ -60,17 +60,7 @@ LAST_ROW = types.NamedTuple(
 
 
 def no_row(outputs: int, functions: int, columns: int, stored: int) -> LastRow:
-    """Return the arrays before the first row.
-
-    Parameters
-    ----------
-    outputs
-        Outputs of all blocks.
-    functions, columns
-        Functions of the mixture, and their columns.
-    stored
-        Examples that are stored for the nearest neighbours.
-    """
+    """Return the arrays before the first row, for the outputs of all blocks and the examples stored for neighbours."""
     of_neighbours = neighbour_functions(stored), min(NEIGHBOURS, stored)
     return LastRow(
         counts=np.zeros(3, np.int64),

@@ -50,14 +50,17 @@ from streamkernel.second_order.linear.state import ENTRIES
 from streamkernel.second_order.mixture_state import COUNT, MIXTURE, MixtureState
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.neighbours.search import set_influence
-from streamkernel.second_order.span import ExampleScores, bound, observe, resist
 from streamkernel.second_order.targets import (
     TARGETS_ROOM,
+    ExampleScores,
     TargetsRoom,
+    bound,
     center,
     follow,
     loss_at,
     measure,
+    observe,
+    resist,
     set_derivatives,
     targets_room,
 )

@@ -213,17 +213,9 @@ def is_same(metric: Metric, other: Metric, g: int) -> bool:
 def merge_metrics(parts: Sequence[Metric], has: Any) -> Metric:
     """Return the metric of groups that learned separately, with the gradients of all parts.
 
-    Parameters
-    ----------
-    parts
-        Metrics of functions; a group has the same one in all parts that have the group.
-    has
-        A mask of the groups that each part has, shape (parts, groups).
-
-    Raises
-    ------
-    MergeError
-        If the groups have more names together than a metric can have.
+    `parts` are metrics of functions, and `has` is a mask of the groups that each part has, shape (parts, groups); a
+    group has the same metric in all of them. Raise a MergeError if the groups have more names together than a metric
+    can have.
     """
     in_groups = [part.names[: part.known.max()] for part in parts]
     rest = [part.names[: part.counts[NAMES]] for part in parts]
@@ -304,23 +296,9 @@ def tensors(metric: Metric) -> dict[str, Any]:
 
 
 def restore(stored: Mapping[str, Any], table: I64, alone: int, directions: Directions) -> Metric:
-    """Return the metric in a file, or an empty one.
+    """Return the metric in a file, or an empty one; raise a ValueError if a tensor is missing or does not fit.
 
-    Parameters
-    ----------
-    given
-        The tensors of the file.
-    table
-        Blocks, bandwidth and first example of each group.
-    alone
-        Groups of single blocks.
-    directions
-        The directions of the function.
-
-    Raises
-    ------
-    ValueError
-        If a tensor is missing or does not fit.
+    `table` has blocks, bandwidth and first example of each group, the first `alone` of which have a single block.
     """
     groups, in_metric = len(table), (table[:, 0] > 0) & (table[:, 1] >= alone)
     if "metric.names" not in stored:

@@ -257,19 +257,9 @@ class MixedFunction(Learner):
         return embed_rows(self._live.state, self.directions, rows, self.n_positions)
 
     def scores(self, rows: Rows, scales: Scales | None = None) -> F64:
-        """Return f at each of `rows`, shape (rows, columns).
+        """Return f at each of `rows`, shape (rows, columns), with their values brought to `scales` unless it is None.
 
-        Parameters
-        ----------
-        rows
-            The rows.
-        scales
-            The scales to bring their values to; ``None`` to take them as they are.
-
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large.
+        Raise an InputError if a value is not finite or too large.
         """
         n = len(rows.start) - 1
         if n > _FEW or self._is_private:

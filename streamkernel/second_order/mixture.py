@@ -70,12 +70,7 @@ class SecondOrderLearner(StoredMixture):
     def with_few_values(self, rows: Rows, scales: Scales | None = None) -> SecondOrderLearner:
         """Return an untrained function whose linear function knows the inputs of these first rows with few values.
 
-        Parameters
-        ----------
-        rows
-            The rows, as they were given.
-        scales
-            As for :meth:`learn`.
+        The rows are as they were given; `scales` are as for :meth:`learn`.
         """
         twin, state = self._twin(), self._live.state
         scaling = state_of(scales)
@@ -129,23 +124,11 @@ class SecondOrderLearner(StoredMixture):
     def learn(
         self, rows: Rows, y: F64, scales: Scales | None = None, read: F64 | None = None, is_new: bool = True
     ) -> None:
-        """Learn from `rows` in order.
+        """Learn from `rows` in order, with targets of shape (rows,), or (rows, targets) if there are several.
 
-        Parameters
-        ----------
-        rows, y
-            The examples and their targets, shape (rows,), or (rows, targets) if there are several.
-        scales
-            The scales to bring the values to; ``None`` to take values as they are.
-        read
-            Set to the scaled values of the rows that are learned.
-        is_new
-            Whether the scales and the weights v also learn from the examples.
-
-        Raises
-        ------
-        InputError
-            If a value is not finite or too large, or the steps have diverged. Earlier rows are learned.
+        The values are brought to `scales`, unless it is ``None``, and `read` is set to the scaled values of the rows
+        that are learned. Scales and weights v also learn from the examples if these are new. Raise an InputError if a
+        value is not finite or too large, or the steps have diverged; earlier rows are learned.
         """
         self.finish()
         n, done = len(y), 0

@@ -80,7 +80,7 @@ class MixtureState(NamedTuple):
     rows
         √ℓ''φ of the examples that are not in A yet, shape (capacity, n) each.
     span
-        The entries of each target in :mod:`streamkernel.second_order.span`, if f is added to the mean of the targets.
+        The entries of each target in :mod:`streamkernel.learners.span`, if f is added to the mean of the targets.
     metric
         The metric that larger groups draw their features in.
     sums
@@ -245,10 +245,7 @@ class Groups:
     def restore(self, tensors: Mapping[str, Any], waiting: int, to_learn: bool = True) -> None:
         """Restore the result of :meth:`tensors` of groups of the same sizes, or of :meth:`functions` if not `to_learn`.
 
-        Raises
-        ------
-        ValueError
-            If a tensor is missing or does not fit.
+        Raise a ValueError if a tensor is missing or does not fit.
         """
         n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
         for name in FUNCTIONS:

@@ -32,18 +32,10 @@ MARGIN = 0.2
 
 
 def block_for(current: int, singles: F64, since: int) -> int:
-    """Return the single block whose features the forgetting group shares from now on.
+    """Return the single block whose features the forgetting group shares from now on, after `current`.
 
-    It is never the first or the last one, which may restart in a metric.
-
-    Parameters
-    ----------
-    current
-        The block that it shares now.
-    singles
-        The running losses of all of them.
-    since
-        The number of examples since the start.
+    It is never the first or the last one, which may restart in a metric. `singles` are the running losses of all of
+    them, after `since` examples from the start.
 
     Examples
     --------
@@ -71,17 +63,10 @@ def possible(table: I64, ordinary: int, seen: int) -> bool:
 
 
 def misled_groups(seen: int, table: I64, outputs: I64, losses: F64) -> list[int]:
-    """Return the groups that are reset because old examples mislead them, usually none.
+    """Return the groups that are reset because old examples mislead them, usually none, after `seen` examples.
 
-    Parameters
-    ----------
-    seen
-        Examples so far.
-    table, outputs
-        Blocks, bandwidth and first example of each group, with the block that it shares as bandwidth for the last one,
-        which forgets; and their outputs.
-    losses
-        Sums of the recent losses of their Newton steps.
+    `table` has blocks, bandwidth and first example of each group; for the last one, which forgets, the block that it
+    shares instead of the bandwidth. `losses` are sums of the recent losses of their Newton steps.
 
     Examples
     --------

@@ -69,13 +69,7 @@ def tensors(table: Any, totals: Any) -> dict[str, Any]:
 
 
 def restore(stored: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the table and the totals in a file, or empty ones.
-
-    Raises
-    ------
-    ValueError
-        If a tensor is missing or does not fit.
-    """
+    """Return the table and totals in a file, or empty ones; raise a ValueError if one is missing or does not fit."""
     if "metric.sensitive_names" not in stored:
         return empty()
     names = tensor_file.require_tensor(stored, "metric.sensitive_names", np.int64, (None,)).view(np.uint64)

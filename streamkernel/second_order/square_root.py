@@ -1,4 +1,4 @@
-"""Least squares with a triangular factor, RᵀR = A, to which reflections add rows; compiled.
+"""Least squares with a triangular factor, RᵀR = A, of a Gram matrix, or to which compiled reflections add rows.
 
 The factor is never squared and nothing is ever subtracted from it, so that rounding cannot make A lose its sign, and
 builds up slowly: ten million rows in float32 are within a hundredth of their sum (Golub and Van Loan, "Matrix
@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from streamkernel import vectors
+from streamkernel.errors import MergeError
 from streamkernel.features.rows import F32, F64
 from streamkernel.jit import inlined, unit
 from streamkernel.second_order.tiles import (
@@ -45,6 +46,35 @@ class ReflectionRoom(NamedTuple):
 _MATRIX = types.float32[:, ::1]
 ROOM = types.NamedTuple([_MATRIX, _MATRIX, _MATRIX, types.float64[::1], types.float32[::1]], ReflectionRoom)
 _PANELS = types.float32[:, :, ::1]
+
+
+def factor_of(gram: F64, least: float = 0.0) -> F64:
+    """Return the upper triangle R for which RᵀR is a Gram matrix, up to rounding.
+
+    Raise a MergeError if the matrix is not finite, not square, or not positive by more than rounding.
+    """
+    from scipy.linalg.lapack import dpotrf
+
+    if gram.shape != (len(gram), len(gram)) or not np.isfinite(gram).all():
+        raise MergeError("Expected finite Gram matrices, got NaN or infinity, or another shape")
+    more, most = 0.0, max(float(np.trace(gram)), least)
+    while more <= most:
+        lower, failed = dpotrf(gram.T, lower=1, clean=1)
+        if not failed:
+            factor: F64 = np.ascontiguousarray(lower.T)
+            return factor
+        more = max(2.0 * more, least, 1e-12 * float(np.trace(gram)) / len(gram))
+        if not more > 0.0:
+            break
+        gram = gram + more * np.eye(len(gram))
+    raise MergeError("Expected positive Gram matrices, got another one")
+
+
+def solution(factor: F64, moments: F64) -> F64:
+    """Return (RᵀR)⁻¹ times moments."""
+    from scipy.linalg import cho_solve
+
+    return np.asarray(cho_solve((factor, False), moments))
 
 
 @inlined

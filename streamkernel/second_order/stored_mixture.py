@@ -68,12 +68,8 @@ class StoredMixture(MixedFunction):
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
         """Restore the state that :meth:`tensors` of a function with the same parameters returned.
 
-        Without `to_learn`, the result of :meth:`to_predict` is enough.
-
-        Raises
-        ------
-        ValueError
-            If a tensor is missing, does not fit, or has values that no function can learn.
+        Without `to_learn`, the result of :meth:`to_predict` is enough. Raise a ValueError if a tensor is missing, does
+        not fit, or has values that no function can learn.
         """
         learned = self._read_learned(tensors)
         self._arranger = replace(
@@ -149,25 +145,10 @@ def _restored(
     *,
     to_learn: bool,
 ) -> Arrangement:
-    """Return the mixture in `tensors`.
+    """Return the mixture in `tensors`, whose scalar state is `learned`, to learn, or only to predict.
 
-    Parameters
-    ----------
-    tensors
-        The tensors of a file.
-    learned
-        The scalar state in them.
-    empty
-        The mixture before its first example.
-    arranger, kernel
-        The arranger of its groups, and the kernel of single blocks.
-    to_learn
-        Whether it will learn, or only predict.
-
-    Raises
-    ------
-    ValueError
-        If a tensor is missing, does not fit, or has values that no function can learn.
+    `empty` is the mixture before its first example, and `kernel` the kernel of single blocks. Raise a ValueError if a
+    tensor is missing, does not fit, or has values that no function can learn.
     """
     shapes = {name: getattr(empty.state, own).shape for name, own in _NAMES.items()}
     arrays = {name: tensor_file.require_tensor(tensors, name, np.float64, shape) for name, shape in shapes.items()}

@@ -177,18 +177,10 @@ def mixed_weights(signed: F64, positive: F64, lead: F64) -> F64:
 
 
 def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
-    """Return the mixer without some functions, and their weights u.
+    """Return the mixer without some functions, R with RᵀR = A, and their weights u.
 
-    The other functions keep their u, so that those similar to the removed ones take over.
-
-    Parameters
-    ----------
-    mixer, weights
-        R with RᵀR = A, and u.
-    gone
-        The functions that are removed.
-    pull
-        Their entries of A from then on.
+    The other functions keep their u, so that those similar to the removed ones take over. `pull` are the entries of A
+    of the functions that are gone, from then on.
     """
     stays = np.setdiff1d(np.arange(len(mixer)), gone)
     left, signed = (

@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from streamkernel.documentation import SOLVED, documented
 from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64
 from streamkernel.kernels import Gaussian, Kernel, bandwidth
@@ -53,6 +54,7 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+@documented("", SOLVED)
 class AsyDSSKL(BaseEstimator):
     """Sparse kernel learning on random features, which are drawn in rounds and dropped if their coefficients are 0.
 
@@ -165,15 +167,7 @@ class AsyDSSKL(BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> AsyDSSKL:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like of shape (rows, inputs)
-            The inputs.
-        y : array_like of shape (rows,)
-            The targets: classes or numbers.
-        """
+        """Fit the model."""
         loss, options = self._loss(), self._options()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=not loss.for_classes)
         loss, targets, columns = self._encode_targets(loss, column_or_1d(y, warn=True))
@@ -200,13 +194,7 @@ class AsyDSSKL(BaseEstimator):
 
     @available_if(lambda self: self._loss().for_classes)
     def decision_function(self, X: Any) -> F64:
-        """Return f at each row: shape (rows,) for two classes, (rows, classes) for more.
-
-        Parameters
-        ----------
-        X : array_like of shape (rows, inputs)
-            The inputs.
-        """
+        """Return f at each row: shape (rows,) for two classes, (rows, classes) for more."""
         return self._scores(X)
 
     def _scores(self, X: Any) -> F64:
@@ -219,13 +207,7 @@ class AsyDSSKL(BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Any:
-        """Return the class, or the number, of each row.
-
-        Parameters
-        ----------
-        X : array_like of shape (rows, inputs)
-            The inputs.
-        """
+        """Return the class, or the number, of each row."""
         scores = self._scores(X)
         if not self._loss().for_classes:
             return self._target.center + self._target.unit * scores
@@ -233,13 +215,7 @@ class AsyDSSKL(BaseEstimator):
 
     @available_if(lambda self: isinstance(self._loss(), Logistic))
     def predict_proba(self, X: Any) -> F64:
-        """Return the probability of each class, shape (rows, classes), of the logistic loss.
-
-        Parameters
-        ----------
-        X : array_like of shape (rows, inputs)
-            The inputs.
-        """
+        """Return the probability of each class, shape (rows, classes), of the logistic loss."""
         scores = self._scores(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros(len(scores)), scores], axis=1)
@@ -247,17 +223,7 @@ class AsyDSSKL(BaseEstimator):
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy for classes, and R² for numbers.
-
-        Parameters
-        ----------
-        X : array_like of shape (rows, inputs)
-            The inputs.
-        y : array_like of shape (rows,)
-            The targets.
-        sample_weight : array_like of shape (rows,) or None, default None
-            The weights of the rows.
-        """
+        """Return the accuracy for classes, and R² for numbers."""
         measure = accuracy_score if self._loss().for_classes else r2_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 

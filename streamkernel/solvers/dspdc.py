@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from streamkernel.documentation import SOLVED, documented
 from streamkernel.errors import InputError
 from streamkernel.solvers.progress import progress
 from streamkernel.solvers.saddle_point import Factorised, Method, Solution, minimise
@@ -26,6 +27,7 @@ from streamkernel.solvers.saddle_problem import F64, LOSSES
 _NO_EPOCHS = 1e-12
 
 
+@documented("", SOLVED)
 class DSPDC(BaseEstimator):
     """A linear model with an L2 and an optional L1 penalty, to a certified distance from the optimum.
 
@@ -198,13 +200,7 @@ class DSPDC(BaseEstimator):
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the number, or the most likely class, of each row of X.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, p)
-            The inputs.
-        """
+        """Return the number, or the most likely class, of each row of X."""
         f = self._scores(X)
         if self.loss == "square":
             return f
@@ -212,41 +208,19 @@ class DSPDC(BaseEstimator):
 
     @available_if(lambda self: self.loss != "square")
     def decision_function(self, X: Any) -> F64:
-        """Return f, shape (n,), or with more than two classes (n, classes).
-
-        Parameters
-        ----------
-        X : array_like of shape (n, p)
-            The inputs.
-        """
+        """Return f, shape (n,), or with more than two classes (n, classes)."""
         return self._scores(X)
 
     @available_if(lambda self: self.loss == "logistic")
     def predict_proba(self, X: Any) -> F64:
-        """Return the probability of each class, shape (n, classes); more than two are scaled to a sum of 1.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, p)
-            The inputs.
-        """
+        """Return the probability of each class, shape (n, classes); more than two are scaled to a sum of 1."""
         up = expit(self._scores(X))
         if up.ndim == 1:
             return np.column_stack([1.0 - up, up])
         return np.asarray(up / up.sum(axis=1, keepdims=True))
 
     def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return R², or the accuracy of a classifier.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, p)
-            The inputs.
-        y : array_like of shape (n,)
-            The targets.
-        sample_weight : array_like of shape (n,) or None, default None
-            The weights of the rows.
-        """
+        """Return R², or the accuracy of a classifier."""
         measure = r2_score if self.loss == "square" else accuracy_score
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamkernel import losses
+from streamkernel.documentation import SOLVED, documented
 from streamkernel.losses import Loss
 from streamkernel.solvers.matrix_blocks import F64, Ints, MatrixProblem
 from streamkernel.solvers.matrix_risk import dual_loss, positive, solve, within
@@ -126,6 +127,7 @@ def large_margin(data: Triplets, loss: Loss, l2_common: float, l2_task: float) -
     return MatrixProblem(data, loss, np.ones(data.n), l2, centers), float(0.5 * l2 @ squares)
 
 
+@documented("", SOLVED)
 class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
     """Large margin nearest neighbours of several tasks: a metric for each task, with a common part.
 
@@ -222,12 +224,8 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
-            The inputs.
         y : array_like of shape (n,)
             The classes. Tasks may have different classes.
-        task : array_like of shape (n,) or None, default None
-            The task of each example; by default all examples have the same task.
 
         Examples
         --------
@@ -282,15 +280,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         return self
 
     def transform(self, X: Any, task: Any = None) -> F64:
-        """Return points of shape (n, d) whose Euclidean distance within a task is the learned distance.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-            The inputs.
-        task : array_like of shape (n,) or None, default None
-            The task of each example; by default all examples have the same task.
-        """
+        """Return points of shape (n, d) whose Euclidean distance within a task is the learned distance."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         out: F64 = np.empty_like(X)
@@ -303,26 +293,14 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
 
         Parameters
         ----------
-        X : array_like of shape (n, d)
-            The inputs.
         y : array_like of shape (n,), default None
             The classes.
-        task : array_like of shape (n,) or None, default None
-            The task of each example; by default all examples have the same task.
         """
         points: F64 = self.fit(X, y, task).transform(X, task)
         return points
 
     def predict(self, X: Any, task: Any = None) -> npt.NDArray[Any]:
-        """Return the majority class of the nearest examples of the task, shape (n,).
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-            The inputs.
-        task : array_like of shape (n,) or None, default None
-            The task of each example; by default all examples have the same task.
-        """
+        """Return the majority class of the nearest examples of the task, shape (n,)."""
         points = self.transform(X, task)
         out = np.empty(len(points), self.classes_.dtype)
         for of, nearest in zip(self._rows(points, task), self._nearest, strict=True):
@@ -331,19 +309,7 @@ class MultiTaskLMNN(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transforme
         return out
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, d)
-            The inputs.
-        y : array_like of shape (n,)
-            The classes.
-        task : array_like of shape (n,) or None, default None
-            The task of each example; by default all examples have the same task.
-        sample_weight : array_like of shape (n,) or None, default None
-            The weights of the rows.
-        """
+        """Return the accuracy."""
         return float(accuracy_score(y, self.predict(X, task), sample_weight=sample_weight))
 
     def _tasks(self, X: F64, task: Any) -> tuple[npt.NDArray[Any] | None, list[Ints]]:

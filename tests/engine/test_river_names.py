@@ -18,7 +18,7 @@ from streamkernel.engine.fields import OnFields
 from streamkernel.estimators.parameters import parameters_of
 
 HOOKS = {"_fmt", "_multiclass", "_reset", "_supervised", "_unit_test_params"}
-"""Names that River reads in our classes; docs/reference/compatibility.md lists them."""
+"""Names that River reads in our classes."""
 
 RENAMED = r"""
 import re

@@ -37,7 +37,7 @@ from streamkernel.features.frames import table_blocks
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.merging import second_order, summaries
-from streamkernel.second_order import factors
+from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG(math.inf)}
@@ -1087,11 +1087,11 @@ def test_models_that_continued_from_a_base_are_recognised(name):
 
 def test_models_with_nan_are_refused():
     with pytest.raises(MergeError, match="finite Gram matrices, got NaN or infinity"):
-        factors.factor_of(np.array([[1.0, 0.0], [0.0, np.nan]]))
+        square_root.factor_of(np.array([[1.0, 0.0], [0.0, np.nan]]))
     for other in (np.full((2, 2), -1e300), np.diag([1.0, -1.0]), np.diag([1.0, -2.0]), np.zeros((2, 2))):
         with pytest.raises(MergeError, match="positive Gram matrices"):
-            factors.factor_of(other)
-    assert np.allclose(factors.factor_of(np.ones((2, 2))), [[1.0, 1.0], [0.0, 0.0]], atol=1e-5)
+            square_root.factor_of(other)
+    assert np.allclose(square_root.factor_of(np.ones((2, 2))), [[1.0, 1.0], [0.0, 0.0]], atol=1e-5)
     one, other = made("second order", 300, 1), made("second order", 300, 2)
     for model in (one, other):
         model_merging.summarize(model)  # takes the step that examples wait for

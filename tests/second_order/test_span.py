@@ -14,7 +14,7 @@ from benchmarks.outliers import corrupt, demand, error, plain
 from streamkernel import KernelClassifier, KernelMultiTargetRegressor, KernelRegressor, load, save
 from streamkernel.cli import app
 from streamkernel.interop.numpy_predictor import Predictor
-from streamkernel.second_order.span import BOUNDED, ENTRIES, RESISTED, limits
+from streamkernel.second_order.targets import BOUNDED, ENTRIES, RESISTED, limits
 
 CODE = -200.0
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from streamkernel.features.rows import F64, I64, U64
-from streamkernel.second_order.factors import factor_of, solve
 from streamkernel.second_order.linear.state import (
     BOUND,
     BOUND_OF_SCORES,
@@ -20,6 +19,7 @@ from streamkernel.second_order.linear.state import (
     PLACES,
     Linear,
 )
+from streamkernel.second_order.square_root import factor_of, solution
 
 
 @dataclass(frozen=True)
@@ -86,21 +86,10 @@ def merge(
 
         A = ρA_0 + Σ (A_i - ρ_iA_0),   Aw = ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0),   ρ_i = γ^n_i,   ρ = Π ρ_i
 
-    with A_0 = λI and w_0 = 0 if there is no base. The bound of saturated scores is the largest of the parts.
-
-    Parameters
-    ----------
-    parts, base
-        Summaries of the parts, and of their common base.
-    weights
-        n_i/n of the parts.
-    moved
-        The change of the offset of f: the numbers to add to the columns of each part, and at the end to those of
-        the base.
-    kept
-        ρ_i, the share of the base that each part still contains, after n_i examples with the forgetting factor γ.
-    least
-        λ.
+    with A_0 = λI and w_0 = 0 if there is no base. The bound of saturated scores is the largest of the parts. `weights`
+    are n_i/n, `least` is λ, and `kept` are ρ_i, the shares of the base that the parts still contain after n_i examples
+    with the forgetting factor γ. `moved` is the change of the offset of f: the numbers to add to the columns of each
+    part, and at the end to those of the base.
     """
     everything = [*parts, *([] if base is None else [base])]
     order = [*([] if base is None else [base]), *parts]
@@ -123,7 +112,7 @@ def merge(
     return {
         NAMES: names.view(np.int64),
         "linear.scales": scales,
-        "linear.w": np.hstack([solve(factor, np.transpose(moment)).T, rest / diagonal]),
+        "linear.w": np.hstack([solution(factor, np.transpose(moment)).T, rest / diagonal]),
         "linear.factor": factor[np.triu_indices(dense)],
         "linear.diagonal": diagonal,
         "linear.errors": np.stack([part.errors for part in parts], axis=1) @ weights,

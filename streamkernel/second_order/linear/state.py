@@ -228,21 +228,9 @@ def pack(linear: Linear) -> dict[str, Any]:
 
 
 def unpack(tensors: Mapping[str, Any], columns: int, targets: int = 1) -> Linear:
-    """Return the function whose arrays :func:`pack` returned.
+    """Return the function of these columns and targets whose arrays :func:`pack` returned.
 
-    Parameters
-    ----------
-    tensors
-        The tensors of a file.
-    columns
-        Outputs of f.
-    targets
-        The number of targets.
-
-    Raises
-    ------
-    ValueError
-        If a tensor is missing, does not fit, or holds what no function learns.
+    Raise a ValueError if a tensor is missing, does not fit, or holds what no function learns.
     """
     names = tensor_file.require_tensor(tensors, NAMES, np.int64, (None,))
     n, columns = len(names), columns if is_stored(tensors) else 0

@@ -130,23 +130,10 @@ def _packed(near: Neighbours) -> dict[str, Any]:
 
 
 def unpack(tensors: Mapping[str, Any], linear: Linear, classes: int | None, targets: int = 1) -> Neighbours:
-    """Return the examples whose arrays :func:`pack` returned.
+    """Return the examples whose arrays :func:`pack` returned, beside the linear function in the same file.
 
-    Parameters
-    ----------
-    tensors
-        The tensors of a file.
-    linear
-        The linear function in the same file.
-    classes
-        The number of classes if targets are class numbers; ``None`` if they are real numbers.
-    targets
-        The number of targets.
-
-    Raises
-    ------
-    ValueError
-        If a tensor is missing, does not fit, or holds what no function learns.
+    `classes` is ``None`` if targets are real numbers and not the numbers of classes. Raise a ValueError if a tensor is
+    missing, does not fit, or holds what no function learns.
     """
     near = new_neighbours(stored(tensors), targets, len(linear.names))
     if not len(near.weights):
@@ -218,14 +205,8 @@ def summarize(near: Neighbours, linear: Linear) -> NeighboursSummary:
 def merge(parts: Sequence[NeighboursSummary], base: NeighboursSummary | None, names: U64) -> dict[str, Any]:
     """Return the tensors of the latest examples of each part, and of the remaining ones of the base.
 
-    The last example of each part comes last, before these the ones before, and so on.
-
-    Parameters
-    ----------
-    parts, base
-        Summaries of the parts, and of their common base.
-    names
-        The names of the merged linear function.
+    The last example of each part comes last, before these the ones before, and so on. `names` are of the merged linear
+    function.
     """
     if not parts[0].capacity:
         return {}
