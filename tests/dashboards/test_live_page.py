@@ -31,7 +31,7 @@ pytestmark = pytest.mark.browser
 QUESTIONS = ["Is it healthy?", "How good is it?", "What changed?", "How does it learn?"]
 TITLES = [
     "Events per second", "Lag", "Dead letters", "Recent quality", "Coverage of the last 1,000", "Labels in a set",
-    "Objective", "Features", "Step size", "Weights of functions",
+    "Objective", "Features", "Expected gain of features", "Step size", "Weights of functions",
 ]  # fmt: skip
 RECENT = "#scores .plot"
 
