@@ -1,78 +1,102 @@
-"""When CDSG's check reuses a block and when it adds one: three streams, blocks of 32 features, no step size given.
+"""What the checks of features decide on four streams, one of them noise, beside the best fixed caps in hindsight.
 
-Adult in batches of 64 (hinge), Bananas in batches of 8 (logistic), and Friedman in batches of 32 (square), without a
-cap on the features, with single events beside the batches. With one event a step, the variance of the check is that of
-one gradient and one block, and it seldom vouches for an old block; with batches it soon does. Beyond 8,192 features a
-check comes less often the more there are.
+Each event is predicted, then learned, by ``KernelRegressor()``. The upper row of the picture shows its features, the
+lower one the shares of the loss that new features and old ones were expected to gain at the last check. The table has
+the features at the end and R², and the smallest ``max_features`` of several whose mean squared error is within 1 % of
+the best one, with R² there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
-from river import datasets
+from matplotlib.ticker import PercentFormatter
 from river.datasets import synth
 
-from benchmarks import adult, race
+from benchmarks import race
 from benchmarks.common import arguments, show
-from streamkernel import KernelClassifier, KernelRegressor, kernels, learners
+from streamkernel import KernelRegressor
+from streamkernel.estimators.internals import learner_of
 
-MOMENTS = 40
+EVERY = 256
+CAPS = 256, 512, 1024, 1536, 2560, 4096
 
 
-def streams(folder: Path) -> dict[str, tuple[pd.DataFrame, pd.Series, Any, int]]:
-    """Return inputs, targets, what makes the estimator of a learner, and the batch of each stream."""
-    X, y = adult.table(folder / "a9a.svm.gz", np.random.default_rng(0).permutation(adult.ROWS))
-    bananas, friedman = list(datasets.Bananas()), list(synth.Friedman(seed=1).take(10_000))
-    hinge: dict[str, Any] = {"kernel": kernels.Gaussian(4.0), "loss": "hinge", "l2": 1e-6}
-    return {
-        "Adult": (X, y, lambda learner: KernelClassifier(learner=learner, max_features=None, **hinge), 64),
-        "Bananas": (
-            pd.DataFrame([x for x, _ in bananas]),
-            pd.Series([y for _, y in bananas]),
-            lambda learner: KernelClassifier(learner=learner, max_features=None),
-            8,
-        ),
-        "Friedman": (
-            pd.DataFrame([x for x, _ in friedman]),
-            pd.Series([y for _, y in friedman]),
-            lambda learner: KernelRegressor(learner=learner, max_features=None),
-            32,
-        ),
-    }
+def law(inputs: int, f: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[int], Iterable[Any]]:
+    """Return a stream of normal inputs, of which `f` makes the target with more normal numbers."""
+
+    def make(n: int) -> Iterable[Any]:
+        generator = np.random.default_rng(3)
+        X = generator.normal(size=(n, inputs))
+        return [
+            ({f"x{i}": v for i, v in enumerate(x)}, y)
+            for x, y in zip(X.tolist(), f(X, generator.normal(size=n)).tolist(), strict=True)
+        ]
+
+    return make
+
+
+STREAMS: dict[str, Callable[[int], Iterable[Any]]] = {
+    "noise": law(10, lambda X, noise: noise),
+    "one wave, sin x₀": law(10, lambda X, noise: np.sin(X[:, 0]) + 0.3 * noise),
+    "Friedman": lambda n: synth.Friedman(seed=1).take(n),
+    "sin(3x₀)x₁, then cos(3x₁)x₀": law(
+        4, lambda X, noise: np.where(np.arange(len(X)) < len(X) // 2, np.sin(3.0 * X[:, 0]) * X[:, 1],
+            np.cos(3.0 * X[:, 1]) * X[:, 0]) + 0.1 * noise
+    ),
+}  # fmt: skip
+
+
+def run(events: Iterable[Any], **options: Any) -> tuple[list[float], np.ndarray]:
+    """Return the squared errors, and of every 256 events the number, features, and both expected gains."""
+    model, errors, course = KernelRegressor(**options), [], []
+    for n, (x, y) in enumerate(events, start=1):
+        errors.append((model.predict_one(x) - y) ** 2)
+        model.learn_one(x, y)
+        if n % EVERY == 0:
+            course.append((n, model.n_features, *(learner_of(model).expected_descent or (np.nan, np.nan))))
+    return errors, np.array(course)
 
 
 def main() -> None:
-    """Print the counts and draw how many blocks there are after so many steps."""
-    options = arguments(__doc__, data=True, events=6000, output=Path("figures/checks.png"))
-    figure = Figure(figsize=(12, 4), layout="constrained")
-    rows = []
-    for axis, (name, (X, y, make, batch)) in zip(figure.subplots(1, 3), streams(options.data).items(), strict=True):
-        for size in (1, batch):
-            model = make(learners.DSG(features_per_seed=32, batch_size=size))
-            most = min(len(y), options.events if size == 1 else len(y))
-            marks = np.unique(np.linspace(size, most, MOMENTS).astype(int))
-            steps, blocks, first = [0], [0], 0
-            for last in marks.tolist():
-                model.learn_many(X[first:last], y[first:last])
-                steps, blocks, first = [*steps, model.n_steps], [*blocks, model.n_seeds], last
-            axis.plot(np.array(steps) / steps[-1], np.array(blocks) / steps[-1], label=f"batches of {size}", marker=".")
-            half = len(steps) // 2
-            shares = [
-                (blocks[half] - blocks[0]) / (steps[half] - steps[0]),
-                (blocks[-1] - blocks[half]) / (steps[-1] - steps[half]),
+    """Print the table and draw the picture."""
+    options = arguments(__doc__, events=20_000, output=Path("figures/checks.png"))
+    figure, rows = Figure(figsize=(13, 5.5), layout="constrained"), []
+    for (name, make), (above, below) in zip(STREAMS.items(), figure.subplots(2, 4, sharex=True).T, strict=True):
+        events = list(make(options.events))
+        of_mean = np.var([y for _, y in events])
+        errors, course = run(events)
+        by_cap = {cap: float(np.mean(run(events, max_features=cap)[0])) for cap in CAPS}
+        smallest = next(cap for cap, error in by_cap.items() if error <= 1.01 * min(by_cap.values()))
+        scores = [1.0 - np.mean(errors) / of_mean, 1.0 - by_cap[smallest] / of_mean]
+        n, features, new, old = course.T
+        rows.append(
+            [
+                name,
+                f"{features.mean():,.0f}",
+                f"{features[-1]:,.0f}",
+                f"{scores[0]:.4f}",
+                f"{smallest:,}",
+                f"{scores[1]:.4f}",
             ]
-            cells = [f"{model.n_steps:,}", f"{model.n_seeds:,}", f"{model.n_reused:,}", *(f"{s:.2f}" for s in shares)]
-            rows.append([f"{name}, {size}", *cells])
-        axis.set(title=name, xlabel="steps, as a share", ylabel="blocks over all steps")
-        axis.legend(frameon=False)
-        axis.grid(alpha=0.3)
-    columns = ["stream, batch", "steps", "grew", "reused", "grew, first half", "second half"]
-    show("CDSG's check, 32 features a seed, no cap", columns, rows)
+        )
+        above.step(n, features, where="post")
+        above.set(title=name, ylim=(0, 4200))
+        below.step(n, new, where="post", label="new features")
+        below.step(n, old, where="post", label="old ones, with more events")
+        below.set(xlabel="events", ylim=(0, 0.5))
+        below.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        for axis in (above, below):
+            axis.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("features")
+    figure.axes[4].set_ylabel("expected gain, share of the loss")
+    figure.axes[4].legend(frameon=False)
+    columns = ["stream", "features, mean", "at the end", "R²", "smallest good cap", "R² there"]
+    show(f"KernelRegressor(), {options.events:,} events", columns, rows)
     race.save(figure, options.output)
 
 

@@ -214,6 +214,14 @@ LEARNING = (
         {"features": "streamkernel_features{$at}", "blocks": "streamkernel_seeds{$at}"},
     ),
     Panel(
+        "Expected gain of features",
+        "The shares of the loss that new features, and old ones with more examples, were expected to gain at the last "
+        "check. New features are added where they gain clearly more than they cost; if they would gain much and the "
+        "cap is reached, a larger max_features may be worth its time.",
+        {"{{coordinate}}": "streamkernel_expected_descent{$at}"},
+        unit="percentunit",
+    ),
+    Panel(
         "Share of steps that grew",
         "Share of steps that added a block of features. It is 0 once the cap is reached.",
         {"": "instance:streamkernel_grown:ratio5m{$at}"},

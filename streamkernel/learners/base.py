@@ -183,6 +183,15 @@ class Learner:
         return {}
 
     @property
+    def expected_descent(self) -> tuple[float, float] | None:
+        """The shares of the loss that new features and old ones were expected to gain at the last check, or ``None``.
+
+        Features are added where new ones are worth it.
+        """
+        new, old = float(self.numbers["new_descent"]), float(self.numbers["old_descent"])
+        return (new, old) if new or old else None
+
+    @property
     def of_targets(self) -> tuple[int, int]:
         """Numbers of predictions that were bounded, and of targets that did not count in full; 0 for classes."""
         return 0, 0
@@ -326,6 +335,9 @@ class Learner:
             raise ValueError(f"expected counters of steps as ints, got {ints.tolist()}")
         if learned["weight"] < 0.0 or (learned["weight"] == 0.0) != (learned["examples"] == 0):
             raise ValueError(f"expected the weight of {learned['examples']} examples, got {learned['weight']}")
+        descents = [learned["new_descent"], learned["old_descent"]]
+        if not all(0.0 <= descent <= 1.0 for descent in descents):
+            raise ValueError(f"expected gains of features from 0 to 1, got {descents}")
         span.check_offsets(self.numbers["intercept"], [learned["offset"], learned["predicted_offset"]])
         for name in state.COEFFICIENTS:
             if name in tensors and float(np.abs(tensors[name]).max(initial=0)) > span.LARGEST_COEFFICIENT:

@@ -15,7 +15,8 @@ examples buffered for a Newton step; and steps that would have added a block if 
 
 LEARNED_REALS = (
     "scale", "gradient_bound", "scale_sum", "squared_norm", "running_loss", "last_step", "offset", "predicted_offset",
-    "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2", "weight", "log_odds",
+    "error_scale", "mean_square", "mean_fourth", "gradient_sum", "distance2", "weight", "log_odds", "new_descent",
+    "old_descent",
 )  # fmt: skip
 """The learned real numbers, in the order of files:
 
@@ -29,7 +30,9 @@ LEARNED_REALS = (
 * ``mean_square``, ``mean_fourth``: the running means of |z|² and |z|⁴ over features and examples;
 * ``gradient_sum``, ``distance2``: Σ‖∇‖², and ‖f‖² accumulated over steps, for automatic step sizes;
 * ``weight``: the sum of the weights of all examples;
-* ``log_odds``: s of :mod:`streamkernel.learners.scoring`.
+* ``log_odds``: s of :mod:`streamkernel.learners.scoring`;
+* ``new_descent``, ``old_descent``: the shares of the loss that new features and old ones were expected to gain at the
+  last check.
 """
 
 _GIVEN_INTS = (

@@ -7,6 +7,9 @@ check (`learners.schedule`), from 1,024 examples on,
 fraction `PAYS` more than fitted noise does (:func:`expected_gain`), and to less than the loss of the linear function;
 * a group of twice as many blocks starts, if the loss of the largest group since the previous check is below the losses
 of all smaller groups by the fraction `GAIN`: where more features have helped, even more are likely to help;
+* the largest group ends, if it has `MATURE` examples per output and its loss is not below the losses of all smaller
+groups by the fraction `WORTH`: its features are worth no more than the others. A larger one starts again only once
+there are twice as many examples, because the stream may need it later;
 * the larger groups end and the smallest of them starts again, if the loss of a single block is below the losses of both
 larger groups by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
 examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
@@ -43,6 +46,7 @@ FROM = 1024
 
 PAYS = 0.02
 GAIN = 0.03
+WORTH = 0.01
 MATURE = 4
 
 PRIOR = 0.06
@@ -143,7 +147,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     outputs
         Number of outputs of each group, the single blocks first; 0 for a group that has not started.
     table
-        Blocks, bandwidth, and the examples before it, of each.
+        Blocks, bandwidth, and the examples before it, of each; of one that has ended, the examples before its end.
     standing
         Running losses of their functions, shape (2, groups): by Newton steps, and by constant ones.
     last
@@ -164,14 +168,15 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     largest = int(outputs.argmax())
     blocks, rung, born = table[largest].tolist()
     stage = blocks.bit_length() - 1
+    may_grow = seen >= 2 * table[outputs == 0, 2].max(initial=0)
     if not stage:
-        return 1
+        return int(may_grow)
     newton, steady = standing
     others = outputs > 0
     others[largest] = False
     loss, best = newton[largest], newton[others].min()
     if loss < (1.0 - GAIN) * best:
-        return stage + 1 if stage < last else 0
+        return stage + 1 if stage < last and may_grow else 0
     larger = newton[ALONE:][others[ALONE:]].min(initial=loss)
     is_misplaced = rung != wanted and (1.0 - GAIN) * larger > newton[:ALONE].min()
     has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(loss, best) > steady[:ALONE].min()
@@ -223,9 +228,31 @@ def expected_gain(factor: F32, newton: F64, ridge: float, unit: float, features:
     return 0.5 * ((w @ S) * w).sum(axis=1), float(unit * (len(S) - bound) / bends) if bends > 0.0 else math.inf
 
 
-def superseded(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> int | None:
-    """Return the group that ends because the largest possible one is mature and better, or ``None``.
+def fitted_noise(factor: F32, ridge: float, unit: float) -> float:
+    """Return the degrees of freedom of a group over Σ ℓ'', with the trace of A⁻¹ from eight vectors of random signs.
 
+    The parameters are described at :func:`expected_gain`.
+
+    Examples
+    --------
+    Of two features with 99 examples each:
+
+    >>> round(fitted_noise(np.eye(2, dtype=np.float32) * 10, 1.0, 1.0), 3)
+    0.01
+    """
+    from scipy.linalg import solve_triangular  # importing it takes long
+
+    n = len(factor)
+    signs = np.random.default_rng(n).choice(np.array([-1.0, 1.0], np.float32), (n, 8))
+    inverse = np.square(solve_triangular(factor, signs, check_finite=False), dtype=np.float64).sum() / 8.0
+    bends = (float(np.vdot(factor, factor)) - ridge * n) / unit
+    return float((n - ridge * inverse) / bends) if bends > 0.0 else math.inf
+
+
+def worthless(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> int | None:
+    """Return the group that ends because its features are worth no more than others, or ``None``.
+
+    It is the largest group, if a smaller one is as good; or the second largest, if the largest possible one is better.
     The parameters are described at :func:`due`.
 
     Examples
@@ -233,15 +260,21 @@ def superseded(seen: int, outputs: I64, table: I64, standing: F64, last: int) ->
     >>> import numpy as np
     >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [2, 1, 1024], [4, 1, 2048]])
     >>> losses = np.array([[0.5, 0.4, 0.4, 0.5, 0.3, 0.2], [0.6, 0.6, 0.6, 0.6, 0.6, 0.6]])
-    >>> [superseded(seen, 8 * table[:, 0], table, losses, last=2) for seen in (2112, 4096)]
+    >>> [worthless(seen, 8 * table[:, 0], table, losses, last=2) for seen in (2112, 4096)]
     [None, 4]
+    >>> losses[0, 5] = 0.3
+    >>> worthless(4096, 8 * table[:, 0], table, losses, last=2)
+    5
     """
     largest = int(outputs.argmax())
-    if not last or table[largest, 0] != 1 << last or seen - table[largest, 2] < MATURE * outputs[largest]:
+    if not last or table[largest, 0] == 1 or seen - table[largest, 2] < MATURE * outputs[largest]:
         return None
-    others = [g for g in range(ALONE, len(outputs)) if g != largest and outputs[g]]
-    newton = standing[0]
-    return next((g for g in others if newton[largest] < (1.0 - GAIN) * newton[g]), None)
+    newton, others = standing[0], [g for g in np.flatnonzero(outputs).tolist() if g != largest]
+    if (1.0 - WORTH) * newton[others].min() <= newton[largest]:
+        return largest
+    if table[largest, 0] != 1 << last:
+        return None
+    return next((g for g in others if g >= ALONE and newton[largest] < (1.0 - GAIN) * newton[g]), None)
 
 
 def probe(table: I64, standing: F64) -> int:

@@ -22,7 +22,7 @@ from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, Le
 from streamkernel.second_order.linear.few_values import with_few_values
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.neighbours.state import with_places
-from streamkernel.second_order.restructuring import with_column, with_new_groups, with_restart
+from streamkernel.second_order.restructuring import expected_descent, with_column, with_new_groups, with_restart
 from streamkernel.second_order.stored_mixture import StoredMixture
 
 FOLLOW = 0.075
@@ -259,7 +259,10 @@ class SecondOrderLearner(StoredMixture):
         return self.examples - since + schedule.last_due(since)
 
     def _grow_if_due(self) -> None:
-        """Start a larger group if one is due."""
+        """Start or end a larger group if that is due."""
+        if self._live.since >= growth.FROM and not self.is_joint:
+            descents = expected_descent(self._live, self._arranger)
+            self._live.state.numbers["new_descent"], self._live.state.numbers["old_descent"] = descents
         new = with_new_groups(self._live, self._arranger, self._kernel)
         if new is None:
             self.numbers["looked_at"] = self.numbers["examples"]

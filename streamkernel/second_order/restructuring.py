@@ -79,9 +79,9 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         table[ended] = 0
         table[g] = 1 << stage, rung if root is not None else rung % alone, seen
     else:
-        old = growth.superseded(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages)
+        old = growth.worthless(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages)
         if old is not None:
-            table[old], ended = 0, [old]
+            table[old], ended = (0, 0, seen), [old]
     is_best = bool(singles[probe] == singles.min())
     if root is not None and since >= growth.PROBED and metric.is_replaced(function.metric, probe, root, is_best):
         others = np.delete(np.arange(alone), probe)
@@ -109,26 +109,74 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 
 
 def _pays(now: Arrangement, g: int) -> bool:
-    """Return whether twice the features are expected to reduce the loss, by the halves of the block that is group g.
+    """Return whether twice the features are expected to reduce the loss by :data:`growth.PAYS`.
 
-    The expected loss of the block also has to be below the loss of the linear function, which may be all there is.
+    The expected loss of the block that is group g also has to be below the loss of the linear function, which may be
+    all there is.
+    """
+    function, loss = now.state, now.state.losses[g]
+    linear = function.losses[function.slots[slots.LINEAR] : function.slots[slots.NEIGHBOURS]]
+    expected = loss * (1.0 - function.numbers[0]["new_descent"])
+    return bool(expected < (1.0 - growth.PAYS) * linear.min(initial=loss))
+
+
+def _gain_of_half(now: Arrangement, g: int) -> tuple[float, float]:
+    """Return the gain from the second half of the features of the block that is group g, and fitted noise in that gain,
+    as shares of the block's loss (:func:`growth.expected_gain`).
     """
     function, numbers, block = now.state, now.state.numbers, now.groups[g]
-    first, targets, loss = numbers[0], len(numbers), float(function.losses[g])
-    n = min(first["examples"] - first["buffered"] - now.table[g, 2], 1.0 / max(1.0 - first["forgetting"], 1e-18))
+    first, targets = numbers[0], len(numbers)
+    n = _examples(now, g)
     sizes = np.repeat(numbers["error_scale"] if targets > 1 else 1.0, len(block.newton) // targets)
-    gains, noise = growth.expected_gain(
-        block.factor,
-        block.newton,
-        now.prior(g) + n * float(first["l2"]),
-        now.prior(g) / function.priors[g],
-        int(first["block_size"]),
-    )
+    unit = now.prior(g) / function.priors[g]
+    gains, noise = growth.expected_gain(block.factor, block.newton, _ridge(now, g), unit, int(first["block_size"]))
     gain = float((gains[sizes > 0.0] / sizes[sizes > 0.0]).sum()) / targets
-    bound = first["curvature"] * min(len(block.newton) // targets, 2)  # the softmax has twice the bound of one column
-    linear = function.losses[function.slots[slots.LINEAR] : function.slots[slots.NEIGHBOURS]]
-    needed = loss * (1.0 + bound * noise) - (1.0 - growth.PAYS) * linear.min(initial=loss)
-    return bool(gain > n * first["weight"] / first["examples"] * needed)
+    total = n * float(first["weight"]) / float(first["examples"]) * float(function.losses[g])
+    return gain / total if total > 0.0 else 0.0, _bound(now) * noise
+
+
+def _examples(now: Arrangement, g: int) -> float:
+    """Return the number of examples that the factor of a group has learned and not forgotten."""
+    first = now.state.numbers[0]
+    learned = first["examples"] - first["buffered"] - now.table[g, 2]
+    return float(min(learned, 1.0 / max(1.0 - first["forgetting"], 1e-18)))
+
+
+def _ridge(now: Arrangement, g: int) -> float:
+    """Return the part of the diagonal of A that no example has added."""
+    return now.prior(g) + _examples(now, g) * float(now.state.numbers[0]["l2"])
+
+
+def _bound(now: Arrangement) -> float:
+    """Return the bound on ℓ'' for noise that is fitted; the softmax has twice the bound of one column."""
+    numbers, columns = now.state.numbers, len(now.state.small)
+    return float(numbers[0]["curvature"] * min(columns // len(numbers), 2))
+
+
+def expected_descent(now: Arrangement, arranger: Arranger) -> tuple[float, float]:
+    """Return the shares of the loss that new features and old ones are expected to gain, at least 0.
+
+    New features gain as much as the second half of the present ones: while single blocks are alone, ½w₂ᵀSw₂ less fitted
+    noise; then what the loss of the largest group is below the losses of smaller ones, on examples before it learns
+    them. Old features gain, with more examples, what is lost by fitted noise: the degrees of freedom over Σ ℓ''.
+
+    Parameters
+    ----------
+    now, arranger
+        The mixture, with no step in progress.
+    """
+    function, alone = now.state, len(arranger.alone)
+    losses, outputs = function.losses[: arranger.ordinary], now.groups.counts[: arranger.ordinary]
+    g = int(outputs.argmax())
+    if g < alone:
+        g = int(losses[:alone].argmin())
+        gain, noise = _gain_of_half(now, g)
+        new = gain - noise
+    else:
+        smaller = np.delete(losses, g)[np.delete(outputs, g) > 0].min()
+        new = float(1.0 - losses[g] / smaller) if smaller > 0.0 else 0.0
+    noise = growth.fitted_noise(now.groups[g].factor, _ridge(now, g), now.prior(g) / function.priors[g])
+    return float(np.clip(new, 0.0, 1.0)), float(np.clip(_bound(now) * noise, 0.0, 1.0))
 
 
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:

@@ -10,7 +10,7 @@ from reference.algorithms import clip
 from reference.given import Beginner
 
 MULTIPLES, FROM = (0.25, 0.5, 1.5, 6.0), 1024  # bandwidths; when larger groups may begin
-PAYS, GAIN = 0.02, 0.03  # by which gain the first one does, and the next one
+PAYS, GAIN, WORTH = 0.02, 0.03, 0.01  # by which gain the first one does, and the next one; and by which it stays
 GROUPS, LEVEL, LINE, ALL = 7, 14, 15, 19
 
 
@@ -41,7 +41,7 @@ class DefaultLearner(Beginner):
         self.line, self.level = Function(prior, kept=0.9995), 0.0
         self.groups = [self.group([b], b, priors[b]) for b in range(4)] + [self.group([], 0, 0) for _ in range(2)]
         self.groups.append(self.group([1], 1, priors[1], 0, 0.996))
-        self.seen, self.stepped, self.looked, self.points, self.answers = 0, 0, 0, [], []
+        self.seen, self.stepped, self.looked, self.ended, self.points, self.answers = 0, 0, 0, 0, [], []
         self.mean, self.size = 0.0, 0.0 if self.loss.is_square else 1.0
         self.losses, self.most = np.zeros(ALL), np.full(ALL, self.loss.bound)
 
@@ -137,18 +137,20 @@ class DefaultLearner(Beginner):
         return gain > (self.stepped - self.groups[k].born) * needed
 
     def grow(self, losses):
-        """Begin a larger group if the largest one is the best, and forget in the features of the better inner block."""
+        """Begin a larger group if the largest one is the best, end it if a smaller one is as good, and forget in the
+        features of the better inner block.
+        """
         new, single, sizes = {}, losses[:4], np.array([len(group.blocks) for group in self.groups[:6]])
         rung, inner, count = np.argmax((1 - GAIN) * single <= single.min()), 1 + np.argmin(single[1:3]), sizes.max()
-        best_of_others = losses[:6][(sizes > 0) & (sizes < count)].min(initial=np.inf)
-        if (
-            self.seen >= FROM
-            and count < 8
-            and (self.pays(single.argmin()) if count == 1 else losses[sizes.argmax()] < (1 - GAIN) * best_of_others)
-        ):
+        largest, best = self.groups[sizes.argmax()], losses[:6][(sizes > 0) & (sizes < count)].min(initial=np.inf)
+        gain = 1 - losses[sizes.argmax()] / best
+        may_grow = self.seen >= max(FROM, 2 * self.ended) and count < 8
+        if may_grow and (self.pays(single.argmin()) if count == 1 else gain > GAIN):
             prior = self.groups[rung].prior[0] * np.clip(losses.min() / self.losses[LEVEL], 0.01, 1.0)
             k, first = (4, 4) if count == 2 else (5, 8)
             new[k] = self.group(range(first, first + 2 * count), rung, prior, self.seen)
+        elif count > 1 and gain <= WORTH and self.seen - largest.born >= 4 * len(largest.A):
+            new[int(sizes.argmax())], self.ended = self.group([], 0, 0), self.seen
         if self.seen >= 512 and single[inner] < (1 - GAIN) * losses[self.groups[6].rung]:
             new[6] = self.group([inner], inner, self.groups[inner].prior[0], self.seen, self.groups[6].kept)
         if new:  # functions that resemble those that end take over their weights

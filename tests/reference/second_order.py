@@ -12,7 +12,7 @@ import numpy as np
 from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
-ALONE, PAYS, GAIN, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 4, 0.01, 0.075
+ALONE, PAYS, GAIN, WORTH, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 0.01, 4, 0.01, 0.075
 GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
@@ -296,6 +296,7 @@ class Mixture:
         self.usual, self.spread, self.outsiders, self.earned = 0.0, 0.0, 0.0, 0.0
         self.was_outlying, self.outlier = False, 0.0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
+        self.ended = {}  # the examples before a larger group ended, by its place
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = [linear] if linear else [], neighbours
         self.of_lines = np.zeros(len(self.linear))  # the running loss of the linear function
@@ -471,21 +472,22 @@ class Mixture:
         if stage:
             self.begin(stage, rung)
         else:
-            self.end_superseded()
+            self.end_worthless()
 
     def due(self, rung):
         """Return the stage that begins, 0 for none."""
         living = [group for group in self.groups if group]
         largest = max(living, key=lambda group: group.own)
+        may_grow = self.seen >= 2 * max(self.ended.values(), default=0)
         if largest.own == 1:
-            return int(self.pays(min(living, key=lambda group: group.standing[0])))
+            return int(may_grow and self.pays(min(living, key=lambda group: group.standing[0])))
         own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
         single, steady = np.min([group.standing for group in self.groups[:ALONE]], axis=0)
         newton, larger = min(own, best), min(group.standing[0] for group in self.groups[ALONE:] if group)
         self.margins += [abs((1.0 - GAIN) * a / b - 1.0) for a, b in ((best, own), (larger, single), (newton, steady))]
         if own < (1.0 - GAIN) * best:
             stage = int(math.log2(largest.own)) + 1
-            return stage if stage <= self.last else 0
+            return stage if stage <= self.last and may_grow else 0
         has_moved = self.seen - largest.born >= MATURE * len(largest.A) and (1.0 - GAIN) * newton > steady
         return int(((1.0 - GAIN) * larger > single and rung != largest.rung) or has_moved)
 
@@ -504,18 +506,28 @@ class Mixture:
         self.margins.append(abs(expected / least - 1.0 + PAYS))
         return expected < (1.0 - PAYS) * least
 
-    def end_superseded(self):
-        """End the other larger group, if the largest possible one is mature and better."""
-        larger = [g for g in range(ALONE, len(self.groups)) if self.groups[g]]
-        largest = max(larger, key=lambda g: self.groups[g].own)
+    def end_worthless(self):
+        """End the largest group if a smaller one is as good; the other larger one if the largest possible is better."""
+        living = [g for g, group in enumerate(self.groups) if group]
+        largest = max(living, key=lambda g: self.groups[g].own)
         own = self.groups[largest]
-        if own.own < 2**self.last or self.seen - own.born < MATURE * len(own.A):
+        if own.own == 1 or self.seen - own.born < MATURE * len(own.A):
             return
-        for g in set(larger) - {largest}:
-            self.margins.append(abs((1.0 - GAIN) * self.groups[g].standing[0] / own.standing[0] - 1.0))
-            if own.standing[0] < (1.0 - GAIN) * self.groups[g].standing[0]:
-                self.groups[g] = None
-                self.forget([g, len(self.groups) + g])
+        others = {g: self.groups[g].standing[0] / own.standing[0] for g in living if g != largest}
+        self.margins.append(abs((1.0 - WORTH) * min(others.values()) - 1.0))
+        if (1.0 - WORTH) * min(others.values()) <= 1.0:
+            self.end(largest)
+        elif own.own == 2**self.last:
+            for g in others:
+                if g >= ALONE:
+                    self.margins.append(abs((1.0 - GAIN) * others[g] - 1.0))
+                    if (1.0 - GAIN) * others[g] > 1.0:
+                        self.end(g)
+
+    def end(self, g):
+        """End a larger group."""
+        self.groups[g], self.ended[g] = None, self.seen
+        self.forget([g, len(self.groups) + g])
 
     def begin(self, stage, rung):
         """Let a group of 2^stage blocks take its place, the last stage the second one, and the one before the first."""
@@ -527,6 +539,7 @@ class Mixture:
         ended = {ALONE, ALONE + 1} if stage == 1 else {ALONE + place}
         for g in ended:
             self.groups[g] = None
+            self.ended.pop(g, None)
         blocks = list(range(first, first + 2**stage))
         self.groups[ALONE + place] = Group(
             self.loss, blocks, rung, self.seen, len(blocks) * self.outputs, *self.told, prior

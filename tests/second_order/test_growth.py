@@ -178,7 +178,7 @@ def test_memory_is_flat_after_growth():
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared_hinge", "smooth_hinge"])
 def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss):
     xs, ys = examples(3000, ("no", "yes"))
-    model = learn(classifier(loss=loss), xs[:N], ys[:N])
+    model = learn(classifier(loss=loss), xs[:500], ys[:500])
     assert any(stages(model))
     before = [model.predict_proba_one(x) for x in xs[:200]]
     model._model.state = model._model.outputs.with_label(model._state, "third")
@@ -189,14 +189,14 @@ def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss)
             assert after["yes"] / after["no"] == pytest.approx(odds["yes"] / odds["no"], rel=1e-9)
     ys = ["third" if x["x2"] > 0.5 else y for x, y in zip(xs, ys, strict=True)]
     right = []
-    for x, y in zip(xs[N:], ys[N:], strict=True):
+    for x, y in zip(xs[500:], ys[500:], strict=True):
         right.append(model.predict_one(x) == y)
         model.learn_one(x, y)
     assert np.mean(right[-500:]) > np.mean(right[:200])
     assert np.mean(right[-500:]) > 0.75
 
 
-def test_a_larger_group_that_is_no_better_ends_no_good_group():
+def test_a_larger_group_that_is_no_better_ends_and_ends_no_good_group():
     """Of one bandwidth and few features: 16 blocks happen to be worse than 8, and than those by constant steps."""
     xs, y = fine(6000)
     model = regressor(kernel=k.Gaussian(1.5), max_features=256)
@@ -206,7 +206,7 @@ def test_a_larger_group_that_is_no_better_ends_no_good_group():
     assert newton[4] > steady[5] > newton[5]
     in_calls(model, xs[4000:5000], y[4000:5000], [1000])
     p = model.predict_many(frame(xs[5000:]))
-    assert stages(model) == [16, 8]
+    assert stages(model) == [0, 8]
     assert np.mean((p - y[5000:]) ** 2) < 0.05 * np.var(y)
 
 
@@ -315,6 +315,66 @@ def test_the_expected_gain_is_what_refitting_by_the_first_half_loses(seed, featu
     assert noise == pytest.approx(unit * (freedom - less_free) / np.square(phi).sum(), rel=1e-4)
 
 
+def gains_of(model, X, y):
+    """Return what new and old features are expected to gain after the last check, which the last example causes."""
+    model.learn_many(X[:-1], y[:-1])
+    copied = copy.deepcopy(model)
+    model.learn_many(X[-1:], y[-1:])
+    return model._learner.expected_descent, copied
+
+
+def test_the_expected_gains_are_what_a_plain_solution_gains(monkeypatch):
+    """Of single blocks: against ridge functions of the whole best block, and of half of its features."""
+    monkeypatch.undo()
+    generator = np.random.default_rng(7)
+    X = generator.normal(size=(1024, 3))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.3 * generator.normal(size=len(X))
+    model = KernelRegressor(max_features=1024)
+    (new, old), _ = gains_of(model, X, y)
+    f = model._learner
+    g = int(f.arrays.losses[:4].argmin())
+    root = f.groups[g].factor.astype(np.float64)
+    A, w, ridge, loss = root.T @ root, f.groups[g].newton[0], f.prior(g), f.arrays.losses[g]
+    unit = ridge / f.arrays.priors[g]
+    first = np.arange(len(A)) % 256 < 128
+    half = np.linalg.solve(A[first][:, first], (A @ w)[first])
+    learned = len(X) - f.numbers["buffered"]
+    gain = 0.5 * (w @ A @ w - half @ A[first][:, first] @ half) / (learned * loss)
+    freedom = [len(part) - ridge * np.trace(np.linalg.inv(part)) for part in (A[first][:, first], A)]
+    examples_seen = (np.trace(A) - ridge * len(A)) / unit
+    assert examples_seen == pytest.approx(learned, rel=1e-3)
+    assert new == pytest.approx(gain - (freedom[1] - freedom[0]) / examples_seen, rel=1e-3)
+    assert old == pytest.approx(freedom[1] / examples_seen, rel=0.1)
+
+
+def test_a_larger_group_has_gained_what_its_loss_is_below_the_others(monkeypatch):
+    monkeypatch.undo()
+    generator = np.random.default_rng(8)
+    X = generator.normal(size=(4096, 3))
+    y = np.sin(3.0 * X[:, 0]) * X[:, 1] + 0.05 * generator.normal(size=len(X))
+    model = KernelRegressor()
+    (new, old), before = gains_of(model, X, y)
+    losses_of = before._learner.arrays.losses
+    largest = 4 + int(np.argmax(before._learner.table[4:6, 0]))
+    assert before.n_features > 1024
+    assert new == pytest.approx(1.0 - losses_of[largest] / losses_of[:4].min(), abs=0.01)
+    assert new > 0.1
+    assert 0.0 < old < 0.2
+
+
+def test_noise_promises_nothing_and_what_was_expected_is_saved(tmp_path):
+    generator = np.random.default_rng(9)
+    X, y = generator.normal(size=(4096, 3)), generator.normal(size=4096)
+    model = KernelRegressor()
+    assert model._learner.expected_descent is None
+    model.learn_many(X, y)
+    new, old = model._learner.expected_descent
+    assert 0.0 <= new < growth.PAYS
+    assert 0.0 < old < 0.05
+    for way in WAYS.values():
+        assert way(model, tmp_path)._learner.expected_descent == (new, old)
+
+
 @max_examples(30)
 @given(st.integers(0, 1000), st.integers(2, 20), st.data())
 def test_the_mixture_without_some_functions_equals_that_of_the_others(seed, n, data):
@@ -364,6 +424,37 @@ def test_larger_groups_start_if_useful_and_end_if_not(losses, options, stage):
     table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], largest, [0, 0, 0]])
     standing = np.array([[0.7, single, 0.8, 0.9, own or 0.0, 0.0], [steady, 0.9, 0.9, 0.9, 0.01, 0.0]])
     assert growth.due(told["seen"], 8 * table[:, 0], table, standing, told["last"], wanted=1) == stage
+
+
+WORTHLESS = {
+    "better than the best block": ((0.4, 0.395), {}, None),
+    "as good": ((0.4, 0.397), {}, 4),
+    "worse": ((0.4, 0.5), {}, 4),
+    "worse, and young": ((0.4, 0.5), {"seen": 511 + 4 * 32}, None),
+    "worse, and of age": ((0.4, 0.5), {"seen": 512 + 4 * 32}, 4),
+    "as good as the smaller one": ((0.5, 0.395), {"smaller": 0.398}, 4),
+    "better than the smaller one, and the largest there may be": ((0.5, 0.3), {"smaller": 0.398, "last": 2}, 5),
+    "hardly better, and the largest there may be": ((0.5, 0.39), {"smaller": 0.398, "last": 2}, None),
+    "better than the smaller one, and not the largest": ((0.5, 0.3), {"smaller": 0.398}, None),
+}
+
+
+@pytest.mark.parametrize(("losses", "options", "ended"), WORTHLESS.values(), ids=WORTHLESS)
+def test_a_group_whose_features_are_worth_no_more_ends(losses, options, ended):
+    """Losses of the best single block and of the largest group, of four blocks, beside one of two."""
+    single, own = losses
+    told = {"smaller": None, "seen": 4096, "last": 3, **options}
+    beside = [2, 2, 256] if told["smaller"] else [0, 0, 0]
+    table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [4, 2, 512], beside])
+    standing = np.array([[0.7, single, 0.8, 0.9, own, told["smaller"] or 0.0], [0.9] * 6])
+    assert growth.worthless(told["seen"], 8 * table[:, 0], table, standing, told["last"]) == ended
+
+
+@pytest.mark.parametrize(("seen", "stage"), [(4095, 0), (4096, 1)])
+def test_a_group_that_ended_may_begin_again_after_twice_as_many_examples(seen: int, stage: int) -> None:
+    table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 2048], [0, 0, 0]])
+    standing = np.array([[0.7, 0.4, 0.8, 0.9, 0.0, 0.0], [0.9] * 6])
+    assert growth.due(seen, 8 * table[:, 0], table, standing, last=3, wanted=1) == stage
 
 
 @pytest.mark.parametrize(("loss", "stage"), [(0.35, 0), (0.41, 0), (0.42, 1), (0.5, 1)])

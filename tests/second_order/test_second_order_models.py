@@ -446,6 +446,7 @@ def grown_parts():
     xs, ys = examples(1100, ("b", "a", "d"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growth, "FROM", 256)
+        patch.setattr(growth, "WORTH", -math.inf)  # no group ends
         model = learn(classifier(kernel=k.Gaussian(1.5), features_per_seed=4, max_features=64), xs, ys)
     assert model._learner.table[4:6, 0].tolist() == [4, 2]
     assert model._learner.tensors()["ints"].tolist()[:5] == [10, 1100, 1096, 1100, 4]

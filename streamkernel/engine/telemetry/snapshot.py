@@ -59,7 +59,8 @@ class ModelSnapshot(NamedTuple):
     `n_forced` counts the steps among `n_reused` that would have added a block if the cap had allowed it. `next_step` is
     γ of the next step, and `last_step` the last step η that the rule's check has chosen. `shares` are the weights of
     functions by kind, `groups` is the number of groups of features, and `youngest` the number of examples before the
-    youngest group. `gap` is NaN before the first refit.
+    youngest group. `descent` are the shares of the loss that new and old features are expected to gain. `gap` is NaN
+    before the first refit.
     """
 
     objective: float
@@ -75,6 +76,7 @@ class ModelSnapshot(NamedTuple):
     shares: Mapping[str, float]
     groups: int
     youngest: int
+    descent: tuple[float, float] | None
     n_prunings: int
     gap: float
 
@@ -130,7 +132,8 @@ def of_model(model: KernelModel) -> ModelSnapshot:
         cached_bytes=learner.directions.cached_bytes,
         shares=learner.shares,
         groups=0 if table is None else int((table[:, 0] > 0).sum()),
-        youngest=0 if table is None else int(table[:, 2].max()),
+        youngest=0 if table is None else int(table[table[:, 0] > 0, 2].max()),
+        descent=learner.expected_descent,
         n_prunings=model.n_prunings,
         gap=model.gap,
     )

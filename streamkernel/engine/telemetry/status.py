@@ -35,6 +35,7 @@ from streamkernel.engine.telemetry.history import marks_of
 from streamkernel.engine.telemetry.monitor import MANY_LOST, SHARE_LOST, shares_of, why_none_joins
 from streamkernel.engine.telemetry.quality import WINDOW, Scores, stored_scores
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import learner_of
 from streamkernel.estimators.parameters import parameters_of
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 from streamkernel.versions import package_version
@@ -119,6 +120,12 @@ def _shown(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
 
 
+def _gains(model: KernelModel) -> str:
+    """Return as text what features were expected to gain at the model's last check."""
+    descent = learner_of(model).expected_descent
+    return "" if descent is None else "; new ones would gain {:.1%} of the loss, old ones {:.1%}".format(*descent)
+
+
 def model_rows(model: Any) -> list[tuple[str, str]]:
     """Return the description of a pipeline, as pairs of a name and a text."""
     steps = list(model.steps.values()) if isinstance(model, compose.Pipeline) else [model]
@@ -130,7 +137,7 @@ def model_rows(model: Any) -> list[tuple[str, str]]:
             ("kernel", repr(last.kernel_)),
             ("labels", ", ".join(map(repr, getattr(last, "labels", {}))) or "numbers"),
             *([("targets", ", ".join(map(str, last.targets)))] if isinstance(last, SeveralTargetsModel) else []),
-            ("features", f"{last.n_features:,} in {last.n_seeds:,} blocks"),
+            ("features", f"{last.n_features:,} in {last.n_seeds:,} blocks{_gains(last)}"),
             ("steps", f"{last.n_steps:,}, of which {last.n_reused:,} reused a block"),
             ("objective", f"{last.objective:.6g}"),
         ]
