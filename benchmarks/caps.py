@@ -1,8 +1,8 @@
 """The features that a model takes by its checks, beside the best fixed cap in hindsight, on twenty streams of suite B.
 
-Each event is predicted, then learned, by an estimator without arguments but ``--learner`` and a seed, and by the same with
-each cap from 64 to 8,192. A cap is good if its error (of classes, or the mean square) is within 1 % of the smallest one.
-The table has the features at the end, the smallest good cap and their ratio, and the error over the smallest one.
+Each event is predicted, then learned, by an estimator with no argument but ``--learner``, and by the same with each cap
+from 64 to 8,192. A cap is good if its error (of classes, or the mean square) is within 1 % of the smallest one. The table
+has the features at the end, the smallest good cap and their ratio, and the error over the smallest one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from streamkernel import KernelClassifier, KernelRegressor
 CAPS = [1 << power for power in range(6, 14)]
 NAMES = (
     "xor", "checkerboard", "waves", "clusters", "rare", "turning", "visitors", "agrawal_6", "random_tree", "hastie",
-    "hyperplane_20", "photographs", "counts", "heavy_tails", "skewed", "boxes", "towns", "terrain", "pixels", "recurring",
+    "hyperplane_20", "photographs", "counts", "heavy_tails", "skewed", "boxes", "towns", "terrain", "pixels",
+    "recurring",
 )  # fmt: skip
 GOOD, NEAR, FAR = 1.01, 2.0, 4.0
 
