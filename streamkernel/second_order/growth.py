@@ -7,9 +7,9 @@ check (`learners.schedule`), from 1,024 examples on,
 fraction `PAYS` more than fitted noise does (:func:`expected_gain`), and to less than the loss of the linear function;
 * a group of twice as many blocks starts, if the loss of the largest group since the previous check is below the losses
 of all smaller groups by the fraction `GAIN`: where more features have helped, even more are likely to help;
-* the largest group ends, if it has `MATURE` examples per output and its loss is not below the losses of all smaller
-groups by the fraction `WORTH`: its features are worth no more than the others. A larger one starts again only once
-there are twice as many examples, because the stream may need it later;
+* the largest group ends, if it had `SETTLED` examples per output at the previous check and its loss since then is not
+below the losses of all smaller groups by the fraction `WORTH`: its features are worth no more than the others. A larger
+one starts again only once there are twice as many examples, because the stream may need it later;
 * the larger groups end and the smallest of them starts again, if the loss of a single block is below the losses of both
 larger groups by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
 examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
@@ -28,6 +28,7 @@ import math
 import numpy as np
 
 from streamkernel.features.rows import F32, F64, I64
+from streamkernel.learners import schedule
 
 ALONE = 4
 """Number of blocks that are groups by themselves."""
@@ -48,6 +49,7 @@ PAYS = 0.02
 GAIN = 0.03
 WORTH = 0.01
 MATURE = 4
+SETTLED = 2
 
 PRIOR = 0.06
 SMALLEST_PRIOR = 1e-3
@@ -257,22 +259,22 @@ def worthless(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> 
 
     Examples
     --------
-    >>> import numpy as np
     >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [2, 1, 1024], [4, 1, 2048]])
     >>> losses = np.array([[0.5, 0.4, 0.4, 0.5, 0.3, 0.2], [0.6, 0.6, 0.6, 0.6, 0.6, 0.6]])
     >>> [worthless(seen, 8 * table[:, 0], table, losses, last=2) for seen in (2112, 4096)]
     [None, 4]
     >>> losses[0, 5] = 0.3
-    >>> worthless(4096, 8 * table[:, 0], table, losses, last=2)
-    5
+    >>> [worthless(seen, 8 * table[:, 0], table, losses, last=2) for seen in (4096, 8192)]
+    [None, 5]
     """
     largest = int(outputs.argmax())
-    if not last or table[largest, 0] == 1 or seen - table[largest, 2] < MATURE * outputs[largest]:
+    if not last or table[largest, 0] == 1:
         return None
-    newton, others = standing[0], [g for g in np.flatnonzero(outputs).tolist() if g != largest]
-    if (1.0 - WORTH) * newton[others].min() <= newton[largest]:
+    newton, others, born = standing[0], [g for g in np.flatnonzero(outputs).tolist() if g != largest], table[largest, 2]
+    has_settled = schedule.last_due(seen - 1) - born >= SETTLED * outputs[largest]
+    if has_settled and (1.0 - WORTH) * newton[others].min() <= newton[largest]:
         return largest
-    if table[largest, 0] != 1 << last:
+    if table[largest, 0] != 1 << last or seen - born < MATURE * outputs[largest]:
         return None
     return next((g for g in others if g >= ALONE and newton[largest] < (1.0 - GAIN) * newton[g]), None)
 
@@ -340,7 +342,6 @@ def bandwidth(standing: F64, multiples: list[float]) -> int:
 
     Examples
     --------
-    >>> import numpy as np
     >>> bandwidth(np.array([0.5, 0.41, 0.4, 0.7]), [0.25, 0.5, 1.0, 2.0])
     1
     """

@@ -37,7 +37,7 @@ from streamkernel.features.frames import table_blocks
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.merging import second_order, summaries
-from streamkernel.second_order import growth, square_root
+from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 RULES = {"DSG": rules.DSG(), "UDSG": rules.UDSG(1, 2), "CDSG": rules.CDSG(math.inf)}
@@ -425,8 +425,7 @@ def test_groups_newer_than_the_base_count_fully():
         assert np.abs(both - (A + B - C)).max() < 1e-4 * np.trace(both) / len(both)
 
 
-def test_a_group_of_only_some_models(monkeypatch):
-    monkeypatch.setattr(growth, "WORTH", -math.inf)  # no group ends
+def test_a_group_of_only_some_models():
     xs, ys = stream(5000)
     one, other = larger_groups(), larger_groups()
     learn(one, xs[:4500], ys[:4500])

@@ -149,7 +149,7 @@ class DefaultLearner(Beginner):
             prior = self.groups[rung].prior[0] * np.clip(losses.min() / self.losses[LEVEL], 0.01, 1.0)
             k, first = (4, 4) if count == 2 else (5, 8)
             new[k] = self.group(range(first, first + 2 * count), rung, prior, self.seen)
-        elif count > 1 and gain <= WORTH and self.seen - largest.born >= 4 * len(largest.A):
+        elif count > 1 and gain <= WORTH and self.seen // 2 - largest.born >= 2 * len(largest.A):
             new[int(sizes.argmax())], self.ended = self.group([], 0, 0), self.seen
         if self.seen >= 512 and single[inner] < (1 - GAIN) * losses[self.groups[6].rung]:
             new[6] = self.group([inner], inner, self.groups[inner].prior[0], self.seen, self.groups[6].kept)

@@ -12,7 +12,7 @@ import numpy as np
 from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
-ALONE, PAYS, GAIN, WORTH, MATURE, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 0.01, 4, 0.01, 0.075
+ALONE, PAYS, GAIN, WORTH, MATURE, SETTLED, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 0.01, 4, 2, 0.01, 0.075
 GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
@@ -511,13 +511,16 @@ class Mixture:
         living = [g for g, group in enumerate(self.groups) if group]
         largest = max(living, key=lambda g: self.groups[g].own)
         own = self.groups[largest]
-        if own.own == 1 or self.seen - own.born < MATURE * len(own.A):
+        if own.own == 1:
             return
         others = {g: self.groups[g].standing[0] / own.standing[0] for g in living if g != largest}
-        self.margins.append(abs((1.0 - WORTH) * min(others.values()) - 1.0))
-        if (1.0 - WORTH) * min(others.values()) <= 1.0:
-            self.end(largest)
-        elif own.own == 2**self.last:
+        previous = 2 ** int(math.log2(self.seen - 1))  # the previous check
+        if previous - own.born >= SETTLED * len(own.A):
+            self.margins.append(abs((1.0 - WORTH) * min(others.values()) - 1.0))
+            if (1.0 - WORTH) * min(others.values()) <= 1.0:
+                self.end(largest)
+                return
+        if own.own == 2**self.last and self.seen - own.born >= MATURE * len(own.A):
             for g in others:
                 if g >= ALONE:
                     self.margins.append(abs((1.0 - GAIN) * others[g] - 1.0))

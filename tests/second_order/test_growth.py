@@ -198,16 +198,18 @@ def test_a_class_that_appears_after_growth_leaves_the_scores_of_the_others(loss)
 
 def test_a_larger_group_that_is_no_better_ends_and_ends_no_good_group():
     """Of one bandwidth and few features: 16 blocks happen to be worse than 8, and than those by constant steps."""
-    xs, y = fine(6000)
+    xs, y = fine(9300)
     model = regressor(kernel=k.Gaussian(1.5), max_features=256)
     in_calls(model, xs[:4000], y[:4000], [4000])
     assert stages(model) == [16, 8]
     newton, steady = model._learner.arrays.losses[:-1].reshape(2, -1)
     assert newton[4] > steady[5] > newton[5]
-    in_calls(model, xs[4000:5000], y[4000:5000], [1000])
-    p = model.predict_many(frame(xs[5000:]))
+    in_calls(model, xs[4000:8191], y[4000:8191], [1000])
+    assert stages(model) == [16, 8]
+    in_calls(model, xs[8191:8300], y[8191:8300], [100])
+    p = model.predict_many(frame(xs[8300:]))
     assert stages(model) == [0, 8]
-    assert np.mean((p - y[5000:]) ** 2) < 0.05 * np.var(y)
+    assert np.mean((p - y[8300:]) ** 2) < 0.05 * np.var(y)
 
 
 def test_a_rejected_example_at_a_check_changes_nothing():
@@ -430,8 +432,8 @@ WORTHLESS = {
     "better than the best block": ((0.4, 0.395), {}, None),
     "as good": ((0.4, 0.397), {}, 4),
     "worse": ((0.4, 0.5), {}, 4),
-    "worse, and young": ((0.4, 0.5), {"seen": 511 + 4 * 32}, None),
-    "worse, and of age": ((0.4, 0.5), {"seen": 512 + 4 * 32}, 4),
+    "worse, and young at the previous check": ((0.4, 0.5), {"seen": 1024}, None),
+    "worse, and of age at the previous check": ((0.4, 0.5), {"seen": 1025}, 4),
     "as good as the smaller one": ((0.5, 0.395), {"smaller": 0.398}, 4),
     "better than the smaller one, and the largest there may be": ((0.5, 0.3), {"smaller": 0.398, "last": 2}, 5),
     "hardly better, and the largest there may be": ((0.5, 0.39), {"smaller": 0.398, "last": 2}, None),
