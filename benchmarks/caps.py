@@ -1,8 +1,8 @@
 """The features that a model takes by its checks, beside the best fixed cap in hindsight, on twenty streams of suite B.
 
 Each event is predicted, then learned, by an estimator with no argument but ``--learner``, and by the same with each cap
-from 64 to 8,192. A cap is good if its error (of classes, or the mean square) is within 1 % of the smallest one. The table
-has the features at the end, the smallest good cap and their ratio, and the error over the smallest one.
+from 64 to 8,192. A cap is good if its error (of classes, or the mean square) is within 1 % of the smallest one. The
+table has the features at the end, the smallest good cap and their ratio, and the error over the smallest one.
 """
 
 from __future__ import annotations
