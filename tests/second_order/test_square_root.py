@@ -251,6 +251,7 @@ def test_the_factor_that_forgets_neither_grows_nor_vanishes(batch, kept):
         batch_size=batch,
         forgetting=kept,
     )
+    newton.begin_step(f.arrays)  # on no rows: what it calls is loaded, also where `_forget` comes from the cache
     f.arrays.priors[:] = PRIOR
     count, R = 1_000_000 // batch * batch, f.groups[0].factor
     R[:] = start()
