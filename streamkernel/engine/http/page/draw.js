@@ -35,9 +35,9 @@ export function drawRun(status) {
   chart(run, "scores", "Labels in a set", { "mean labels": history["mean labels"] }, zero);
   chart(run, "course", "Objective", { objective: history.objective });
   chart(run, "course", "Features", { features: history.features }, zero);
-  chart(run, "course", "Expected gain of features", { new: history["gain of new features"], old: history["gain of old features"] }, zero);
   chart(run, "course", "Step size", { "step size": history["step size"] }, zero);
   chart(run, "course", "Weights of functions", weightsOf(history), zero);
+  chart(run, "course", "Expected gain of features", { new: history["gain of new features"], old: history["gain of old features"] }, zero);
 }
 
 export function drawRounds({ round, rates: byWorker, seconds, merging, spread }) {
