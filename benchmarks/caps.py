@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import arguments, show
+from benchmarks.prequential import predicted
 from benchmarks.scenarios import CLASSES
 from benchmarks.suite_b_streams import SUITE_B
 from streamkernel import KernelClassifier, KernelRegressor
@@ -27,12 +28,9 @@ GOOD, NEAR, FAR = 1.01, 2.0, 4.0
 
 def error(events: list[Any], model: Any) -> float:
     """Return the share of wrong classes, or the mean squared error."""
-    total = 0.0
-    for x, y in events:
-        p = model.predict_one(x)
-        total += p != y if isinstance(model, KernelClassifier) else (p - y) ** 2
-        model.learn_one(x, y)
-    return total / len(events)
+    pairs = zip(predicted(model, events), events, strict=True)
+    is_classifier = isinstance(model, KernelClassifier)
+    return float(np.mean([p != y if is_classifier else (p - y) ** 2 for p, (_, y) in pairs]))
 
 
 def main() -> None:
