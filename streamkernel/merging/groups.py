@@ -78,11 +78,12 @@ def rested_together(parts: Sequence[SecondOrderSummary], base: SecondOrderSummar
 def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, Any]:
     """Return the table of all groups, the larger one of two that differ in a place, and which part has which group.
 
-    Groups are the same if their blocks, bandwidths and metrics are.
+    Groups are the same if their blocks, bandwidths and metrics are. Parts without events decide nothing: they may have
+    groups that others have ended.
     """
     tables = [part.table for part in parts]
     weighted = zip(weights.tolist(), tables, strict=True)
-    rows = [[(blocks, w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in weighted]
+    rows = [[(blocks * (w > 0.0), w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in weighted]
     best = [max(places) for places in zip(*rows, strict=True)]
     merged: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
     has = np.stack([(table[:, :2] == merged[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])

@@ -1,7 +1,6 @@
-"""The growth of second-order learning: the groups of blocks, the condition for a larger one, and their λ.
+"""The growth of second-order learning: which groups of blocks begin, and which end.
 
-The first four blocks are groups by themselves, each of another bandwidth where the kernel is a `MultiScale`. At each
-check (`learners.schedule`), from 1,024 examples on,
+The first four blocks are groups by themselves. At each check (`learners.schedule`), from 1,024 examples on,
 
 * the first larger group starts, of two blocks, if the second half of the best block's features reduces its loss by the
 fraction `PAYS` more than fitted noise does (:func:`expected_gain`), and to less than the loss of the linear function;
@@ -13,12 +12,14 @@ one starts again only once there are twice as many examples, because the stream 
 * the larger groups end and the smallest of them starts again, if the loss of a single block is below the losses of both
 larger groups by the same fraction and another bandwidth is preferable; or if the stream has changed: after `MATURE`
 examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
-fraction.
+fraction;
+* else a single block ends, if the loss would grow by less than the fraction `NEEDLESS` without it
+(:func:`~streamkernel.second_order.weights.loss_without`), until the model is reset. The best one stays, the one that
+may have a metric, and the one whose features the forgetting group shares.
 
-A larger group has the narrowest bandwidth whose single block is nearly as good as the best, because narrow bandwidths
-gain most from more features. There are at most two larger groups: a new one replaces the second largest, and learns
-beside the largest until the mixture gives it the weight. Where no larger one is possible, the second largest ends once
-the largest has `MATURE` examples per output and the lower loss by the same fraction.
+There are at most two larger groups: a new one replaces the second largest, and learns beside the largest until the
+mixture gives it the weight. Where no larger one is possible, the second largest ends once the largest has `MATURE`
+examples per output and the lower loss by the same fraction.
 """
 
 from __future__ import annotations
@@ -36,32 +37,15 @@ ALONE = 4
 MOST = 64
 """Largest number of blocks, equal to the number of multiples of the default kernel."""
 
-PROBED = 512
-"""Number of examples before the first block in a metric."""
-
-TRUSTED = 0.5
-"""If at least this share of the loss is unexplained, a metric is used only after it has reduced the loss."""
-
 FROM = 1024
 """Number of examples before the first larger group."""
 
 PAYS = 0.02
 GAIN = 0.03
 WORTH = 0.01
+NEEDLESS = 0.003
 MATURE = 4
 SETTLED = 2
-
-PRIOR = 0.06
-SMALLEST_PRIOR = 1e-3
-"""λ is PRIOR times (1 - κ)², but at least SMALLEST_PRIOR, where κ is the mean of k(x, x') over pairs of examples, in
-units of k(x, x): if features hardly differ between examples, a function needs larger coefficients to separate these."""
-
-UNKNOWN_PRIOR = 0.5 * PRIOR
-"""λ before there are examples."""
-
-LEAST_UNEXPLAINED = 0.01
-"""λ of a larger group is proportional to the loss, in units of the loss of f = 0, but at least this: λ should equal the
-ratio of noise to signal, which the loss estimates by then."""
 
 
 def stages(blocks: int, outputs: int, most_numbers: int) -> int:
@@ -129,12 +113,14 @@ def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int 
 
 
 def _are_possible(single: list[list[int]], alone: list[int], seen: int, restarted: int) -> bool:
-    """Return whether these can be the single blocks: the original ones, or one at either end in a metric."""
+    """Return whether these can be the single blocks: the original ones, or one at either end in a metric, or fewer."""
     count = len(alone)
     changed = [g for g, (_, rung, _) in enumerate(single) if rung != g]
+    latest = [restarted if blocks and rung == g else seen for g, (blocks, rung, _) in enumerate(single)]
     return (
-        [blocks for blocks, *_ in single] == alone
-        and all(0 <= born <= (seen if g in changed else restarted) for g, (*_, born) in enumerate(single))
+        any(blocks for blocks, *_ in single)
+        and all(blocks in (0, most) for (blocks, *_), most in zip(single, alone, strict=True))
+        and all(0 <= born <= last for (*_, born), last in zip(single, latest, strict=True))
         and all(changed == [g] and g in (0, count - 1) and count <= single[g][1] < 2 * count for g in changed)
     )
 
@@ -170,7 +156,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     largest = int(outputs.argmax())
     blocks, rung, born = table[largest].tolist()
     stage = blocks.bit_length() - 1
-    may_grow = seen >= 2 * table[outputs == 0, 2].max(initial=0)
+    may_grow = seen >= 2 * table[ALONE:][outputs[ALONE:] == 0, 2].max(initial=0)
     if not stage:
         return int(may_grow)
     newton, steady = standing
@@ -277,124 +263,3 @@ def worthless(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> 
     if table[largest, 0] != 1 << last or seen - born < MATURE * outputs[largest]:
         return None
     return next((g for g in others if g >= ALONE and newton[largest] < (1.0 - GAIN) * newton[g]), None)
-
-
-def probe(table: I64, standing: F64) -> int:
-    """Return the single block that is in the metric, or may restart in it: the widest; the narrowest if that is best.
-
-    Parameters
-    ----------
-    table
-        Blocks, bandwidth and first example of the single blocks.
-    standing
-        Their running losses.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0]])
-    >>> probe(table, np.array([0.5, 0.4, 0.6, 0.7])), probe(table, np.array([0.5, 0.4, 0.6, 0.3]))
-    (3, 0)
-    """
-    begun = np.flatnonzero(table[:, 1] >= len(table))
-    if len(begun):
-        return int(begun[0])
-    return 0 if int(standing.argmin()) == len(table) - 1 else len(table) - 1
-
-
-def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen: int, unexplained: float) -> int:
-    """Return the bandwidth for a larger group: the index of a single block, plus the number of these in the metric.
-
-    The group is in the metric if the single block in the metric has the lowest loss; or, while that block has few
-    examples, if most of the loss is explained, because the gradients are then reliable.
-
-    Parameters
-    ----------
-    standing, multiples
-        Running losses of the single blocks, and multiples of their bandwidths.
-    table
-        Blocks, bandwidth, and the examples before it, of the single blocks.
-    seen
-        Examples so far.
-    unexplained
-        The unexplained share of the loss.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 5, 512]])
-    >>> losses, multiples = np.array([0.5, 0.4, 0.6, 0.3]), [0.25, 0.5, 1.5, 6.0]
-    >>> [bandwidth_for_group(losses, multiples, table, seen, 0.8) for seen in (1024, 2048)]
-    [1, 5]
-    """
-    alone, probed = len(table), probe(table, standing)
-    if table[probed, 1] < alone:
-        return bandwidth(standing, multiples)
-    others = np.delete(np.arange(alone), probed)
-    isotropic = int(others[bandwidth(standing[others], [multiples[k] for k in others])])
-    is_young = 2 * table[probed, 2] >= seen
-    is_better = unexplained < TRUSTED if is_young else standing[probed] < standing[others].min()
-    return isotropic + alone * bool(is_better)
-
-
-def bandwidth(standing: F64, multiples: list[float]) -> int:
-    """Return the index of the single block with the bandwidth for a larger group.
-
-    Examples
-    --------
-    >>> bandwidth(np.array([0.5, 0.41, 0.4, 0.7]), [0.25, 0.5, 1.0, 2.0])
-    1
-    """
-    good = [k for k in range(len(multiples)) if (1.0 - GAIN) * standing[k] <= standing.min()]
-    return min(good, key=lambda k: multiples[k])
-
-
-def priors_of_examples(by_group: F32) -> F64:
-    """Return λ of groups from their features of some examples, shape (examples, groups, features).
-
-    Examples
-    --------
-    >>> priors_of_examples(np.eye(2, dtype=np.float32)[:, None]).round(3).tolist()  # nothing in common
-    [0.06]
-    >>> priors_of_examples(np.ones((2, 1, 2), np.float32)).round(3).tolist()  # all in common
-    [0.001]
-    """
-    n = len(by_group)
-    squares = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
-    mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
-    likeness = (n * mean / np.where(squares > 0.0, squares, 1.0) - 1.0) / (n - 1)
-    return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR))
-
-
-def unexplained_share(least: float, nothing: float) -> float:
-    """Return the unexplained share of the loss.
-
-    Parameters
-    ----------
-    least, nothing
-        The smallest running loss of a function, and the loss of f = 0.
-
-    Examples
-    --------
-    >>> unexplained_share(0.1, 0.5)
-    0.2
-    """
-    return float(np.clip(least / nothing, 0.0, 1.0)) if nothing > 0.0 else 1.0
-
-
-def prior_of_new_group(prior: float, unexplained: float) -> float:
-    """Return λ of a group that starts beside others.
-
-    Parameters
-    ----------
-    prior
-        λ of the single block of the same bandwidth.
-    unexplained
-        The unexplained share of the loss.
-
-    Examples
-    --------
-    >>> prior_of_new_group(0.06, 0.2)
-    0.012
-    """
-    return float(prior * max(unexplained, LEAST_UNEXPLAINED))

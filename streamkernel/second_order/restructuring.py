@@ -12,14 +12,14 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.learners.mixing import PULL
-from streamkernel.second_order import growth, metric, recency, slots
+from streamkernel.learners.mixing import MEMORY, PULL
+from streamkernel.second_order import bandwidths, growth, metric, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
-from streamkernel.second_order.weights import less_certain, mixed_weights, positive_weights, without
+from streamkernel.second_order.weights import less_certain, loss_without, mixed_weights, positive_weights, without
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
@@ -58,15 +58,14 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     ordinary, lambdas = arranger.ordinary, function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
-    of_groups, (nothing, *_) = np.split(function.losses, function.slots[[slots.SMALL]])
-    losses_of = of_groups.reshape(2, -1)
-    least = losses_of[0, table[:, 0] > 0].min()
-    singles, unexplained = losses_of[0, :alone], growth.unexplained_share(least, nothing)
+    losses_of, nothing = _losses(now), function.losses[function.slots[slots.SMALL]]
+    singles, unexplained = losses_of[0, :alone], bandwidths.unexplained_share(losses_of[0].min(), nothing)
     multiples = np.resize(kernel.multiples if isinstance(kernel, MultiScale) else 1.0, alone).tolist()
-    probe = growth.probe(table[:alone], singles)
+    probe = bandwidths.probe(table[:alone], singles)
     root = metric.root_of(function.metric, unexplained, probe) if arranger.has_metric else None
     shifted: I64 = table[:ordinary] - np.array([0, 0, seen - since])
-    rung = growth.bandwidth_for_group(singles, multiples, shifted[:alone], since, unexplained)
+    rung = bandwidths.bandwidth_for_group(singles, multiples, shifted[:alone], since, unexplained)
+    shared = [recency.block_for(block, singles, since) for block in table[ordinary:, 1].tolist()]
     outputs = now.groups.counts[:ordinary]
     stage = growth.due(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages, rung)
     begun: list[int] = []
@@ -80,19 +79,21 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         table[g] = 1 << stage, rung if root is not None else rung % alone, seen
     else:
         old = growth.worthless(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages)
+        stay = {probe, int(singles.argmin()), *shared}
+        old = _needless(now, [g for g in range(alone) if g not in stay]) if old is None else old
         if old is not None:
-            table[old], ended = (0, 0, seen), [old]
+            table[old, 0], table[old, 2], ended = 0, seen, [old]
     is_best = bool(singles[probe] == singles.min())
-    if root is not None and since >= growth.PROBED and metric.is_replaced(function.metric, probe, root, is_best):
+    may_probe = table[probe, 0] > 0 and since >= bandwidths.PROBED
+    if root is not None and may_probe and metric.is_replaced(function.metric, probe, root, is_best):
         others = np.delete(np.arange(alone), probe)
-        rung = int(others[growth.bandwidth(singles[others], [multiples[k] for k in others])])
+        rung = int(others[bandwidths.bandwidth(singles[others], [multiples[k] for k in others])])
         table[probe] = 1, alone + rung, seen
         begun, ended = [*begun, probe], [*ended, probe]
     for g in begun:
-        lambdas[g] = growth.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
+        lambdas[g] = bandwidths.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
     in_metric = [g for g in begun if table[g, 1] >= alone]
-    for g in range(ordinary, len(table)):
-        block = recency.block_for(int(table[g, 1]), singles, since)
+    for g, block in enumerate(shared, ordinary):
         if block != table[g, 1]:
             table[g], lambdas[g] = (1, block, seen), lambdas[block]
             begun, ended = [*begun, g], [*ended, g]
@@ -106,6 +107,29 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
+
+
+def _losses(now: Arrangement) -> F64:
+    """Return the running losses by Newton steps and by constant ones, shape (2, groups), infinite of no group."""
+    losses = now.state.losses[: now.state.slots[slots.SMALL]].reshape(2, -1)
+    return np.where(now.table[:, 0] > 0, losses, np.inf)
+
+
+def _needless(now: Arrangement, groups: Sequence[int]) -> int | None:
+    """Return the group without which the mixture would lose least, if that is below :data:`growth.NEEDLESS` of the
+    loss, else ``None``. A group counts once it has :data:`growth.SETTLED` examples per output.
+    """
+    function, numbers, seen = now.state, now.state.numbers, int(now.state.numbers[0]["examples"])
+    targets, steady = len(numbers), int(function.slots[slots.STEADY])
+    costs = {g: 0.0 for g in groups if seen - now.table[g, 2] >= growth.SETTLED * now.groups.counts[g] > 0}
+    by_target = np.split(function.mixer, targets), np.split(function.signed, targets), _sizes(now)
+    for mixer, u, size in zip(*by_target, strict=True):
+        for g in costs if mixer.any() else ():
+            costs[g] += loss_without(mixer, u, [g, steady + g]) / (size * targets)
+    least = min(costs, key=costs.__getitem__, default=None)
+    remembered = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
+    worst = growth.NEEDLESS * remembered * float(numbers[0]["running_loss"])
+    return least if least is not None and now.since >= growth.FROM and costs[least] < worst else None
 
 
 def _pays(now: Arrangement, g: int) -> bool:
@@ -127,7 +151,7 @@ def _gain_of_half(now: Arrangement, g: int) -> tuple[float, float]:
     function, numbers, block = now.state, now.state.numbers, now.groups[g]
     first, targets = numbers[0], len(numbers)
     n = _examples(now, g)
-    sizes = np.repeat(numbers["error_scale"] if targets > 1 else 1.0, len(block.newton) // targets)
+    sizes = np.repeat(_sizes(now), len(block.newton) // targets)
     unit = now.prior(g) / function.priors[g]
     gains, noise = growth.expected_gain(block.factor, block.newton, _ridge(now, g), unit, int(first["block_size"]))
     gain = float((gains[sizes > 0.0] / sizes[sizes > 0.0]).sum()) / targets
@@ -140,6 +164,13 @@ def _examples(now: Arrangement, g: int) -> float:
     first = now.state.numbers[0]
     learned = first["examples"] - first["buffered"] - now.table[g, 2]
     return float(min(learned, 1.0 / max(1.0 - first["forgetting"], 1e-18)))
+
+
+def _sizes(now: Arrangement) -> F64:
+    """Return the units of the losses of several numbers; one number and labels have none."""
+    numbers = now.state.numbers
+    have_units = len(numbers) > 1 and numbers[0]["intercept"] == state.MEAN
+    return np.asarray(numbers["error_scale"] if have_units else np.ones(len(numbers)))
 
 
 def _ridge(now: Arrangement, g: int) -> float:
@@ -169,7 +200,7 @@ def expected_descent(now: Arrangement, arranger: Arranger) -> tuple[float, float
     losses, outputs = function.losses[: arranger.ordinary], now.groups.counts[: arranger.ordinary]
     g = int(outputs.argmax())
     if g < alone:
-        g = int(losses[:alone].argmin())
+        g = int(_losses(now)[0, :alone].argmin())
         gain, noise = _gain_of_half(now, g)
         new = gain - noise
     else:
@@ -182,13 +213,14 @@ def expected_descent(now: Arrangement, arranger: Arranger) -> tuple[float, float
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
     """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
 
-    Constant steps follow the change, so that they are kept, except those of :func:`_blocks_of_the_past`. From then on,
-    checks are made as in a new model.
+    Constant steps follow the change, so that they are kept, except those of :func:`_blocks_of_the_past`. Single blocks
+    that have ended start again. From then on, checks are made as in a new model.
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
     begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
     past, new_metric, lambdas = _blocks_of_the_past(now, alone, begun), now.state.metric, now.state.priors.copy()
-    ended = [*larger, *past]
+    again = np.flatnonzero(table[:alone, 0] == 0).tolist()
+    ended = [*larger, *past, *again]
     kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
     for g in begun:
         if g not in past:
@@ -201,11 +233,13 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         if table[g, 1] >= alone:  # it had the λ of a block that began later
             lambdas[g], new_metric = lambdas[abs(g - 1)], metric.without_gradients(new_metric)
         table[g, 1] = g
+    begun += again
     table[larger] = 0
-    table[begun, 2] = seen
+    table[begun, 0], table[begun, 2] = np.array(arranger.alone)[begun], seen
     new_metric, steady = metric.with_groups(new_metric, [], ended, None), [*ended, *sharing]
+    newton = [*groups, *again]
     new = _rearrange(
-        now, arranger, kernel, table, kept=kept, newton=groups, steady=steady, lambdas=lambdas, own=new_metric
+        now, arranger, kernel, table, kept=kept, newton=newton, steady=steady, lambdas=lambdas, own=new_metric
     )
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
@@ -218,7 +252,7 @@ def _blocks_of_the_past(now: Arrangement, alone: int, begun: Sequence[int]) -> l
     If f = 0 and another block are better than the constant steps of the block in a metric, f changes in other
     directions now. Then all blocks whose constant steps are worse than f = 0 start from nothing.
     """
-    _, steady, (nothing, *_), *_ = np.split(now.state.losses, now.state.slots[1:-1])
+    steady, nothing = _losses(now)[1], now.state.losses[now.state.slots[slots.SMALL]]
     useless, best = [g for g in begun if steady[g] >= nothing], int(steady[:alone].argmin())
     have_turned = any(now.table[g, 1] >= alone and g != best for g in useless)
     return useless if have_turned else []

@@ -11,6 +11,7 @@ examples as v remembers, in units of the targets, so θ follows the better one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,20 @@ def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]
     factor[gone, gone] = math.sqrt(pull)
     signed[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
     return factor, signed
+
+
+def loss_without(mixer: F64, weights: F64, gone: Sequence[int]) -> float:
+    """Return the amount by which ½Σ(Σ_k u_k f_k - y)² would grow without the functions K.
+
+    Once the others have taken over as :func:`without` lets them, it has grown by ½u_Kᵀ((A⁻¹)_KK)⁻¹u_K.
+
+    Examples
+    --------
+    >>> loss_without(np.eye(2) * 10.0, np.array([0.5, 0.2]), [1])  # 0.2²A/2 with A = 100
+    2.0
+    """
+    columns = np.linalg.solve(mixer.T, np.eye(len(mixer))[:, gone])
+    return float(0.5 * weights[gone] @ np.linalg.solve(columns.T @ columns, weights[gone]))
 
 
 def less_certain(mixer: F64, seen: int) -> F64:

@@ -20,7 +20,7 @@ from streamkernel.estimators.explaining import compare
 from streamkernel.estimators.internals import prediction_copy
 from streamkernel.features import numeric_names
 from streamkernel.features.rows import Rows
-from streamkernel.second_order import growth, sensitivity
+from streamkernel.second_order import bandwidths, growth, sensitivity
 from streamkernel.second_order.linear.steps import slope
 from streamkernel.upkeep.work import prune
 
@@ -32,7 +32,7 @@ GAUSSIAN = kernels.Gaussian(2.0)
 def early(monkeypatch):
     """Begin groups in a metric and larger groups after fewer examples than by default."""
     monkeypatch.setattr(growth, "FROM", 512)
-    monkeypatch.setattr(growth, "TRUSTED", 2.0)
+    monkeypatch.setattr(bandwidths, "TRUSTED", 2.0)
 
 
 def mixed(n, seed=0):
@@ -59,7 +59,7 @@ def grown():
     """Return a model with groups in a metric, and its stream."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growth, "FROM", 512)
-        patch.setattr(growth, "TRUSTED", 2.0)
+        patch.setattr(bandwidths, "TRUSTED", 2.0)
         xs, ys = mixed(1100)
         model = learn(KernelRegressor(**SMALL), xs, ys)
     assert model._learner.arrays.metric.known.any()

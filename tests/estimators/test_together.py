@@ -13,7 +13,7 @@ from streamkernel import KernelClassifier, KernelRegressor, kernels, learners, l
 from streamkernel.estimators.internals import answers_of, predict_and_learn
 from streamkernel.features import directions
 from streamkernel.features.dictionaries import FAST
-from streamkernel.second_order import growth, mixture_state
+from streamkernel.second_order import bandwidths, growth, mixture_state
 
 UNIT = kernels.Gaussian(1.0)
 LARGEST = 1e100
@@ -35,7 +35,7 @@ CLASSIFIERS: dict[str, Callable[[], Any]] = {
 def early_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin larger groups of second-order models early."""
     monkeypatch.setattr(growth, "FROM", 256)
-    monkeypatch.setattr(growth, "PROBED", 256)
+    monkeypatch.setattr(bandwidths, "PROBED", 256)
 
 
 def examples(n: int, labels: list[Any], seed: int = 1) -> list[tuple[dict[str, Any], Any]]:

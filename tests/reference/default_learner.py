@@ -11,6 +11,7 @@ from reference.given import Beginner
 
 MULTIPLES, FROM = (0.25, 0.5, 1.5, 6.0), 1024  # bandwidths; when larger groups may begin
 PAYS, GAIN, WORTH = 0.02, 0.03, 0.01  # by which gain the first one does, and the next one; and by which it stays
+NEEDLESS = 0.003  # below which a single block ends
 GROUPS, LEVEL, LINE, ALL = 7, 14, 15, 19
 
 
@@ -43,7 +44,7 @@ class DefaultLearner(Beginner):
         self.groups.append(self.group([1], 1, priors[1], 0, 0.996))
         self.seen, self.stepped, self.looked, self.ended, self.points, self.answers = 0, 0, 0, 0, [], []
         self.mean, self.size = 0.0, 0.0 if self.loss.is_square else 1.0
-        self.losses, self.most = np.zeros(ALL), np.full(ALL, self.loss.bound)
+        self.losses, self.most, self.running = np.zeros(ALL), np.full(ALL, self.loss.bound), 0.0
 
     def group(self, blocks, rung, prior, born=0, kept=1.0):
         return Function(np.full(2 * self.inputs.size * len(blocks), prior * len(blocks)), kept, blocks, rung, born)
@@ -80,6 +81,7 @@ class DefaultLearner(Beginner):
         r, moved = y - self.mean, moved * (n > 1)
         f, raw, phi = self.scores(t, s, n, moved)
         self.size += (r**2 - self.size) / min(n, 1000) * self.loss.is_square
+        self.running += (self.loss.at(self.v @ f, r)[0] - self.running) / min(n, 1000)
         if is_new and self.size > 0:
             self.weigh(f, r)
         losses, _, _ = self.loss.at(np.where(np.arange(ALL) == LEVEL, 0.0, f), r)  # f = 0 in place of the level
@@ -136,14 +138,26 @@ class DefaultLearner(Beginner):
         needed = (1 + noise) * self.losses[k] - (1 - PAYS) * min(self.losses[k], self.losses[LINE])
         return gain > (self.stepped - self.groups[k].born) * needed
 
+    def needless(self, staying):
+        """The single block without which ½Σ(uᵀf - y)² grows least, if by little: ½u_Kᵀ((G⁻¹)_KK)⁻¹u_K for its f_K."""
+        inverse, costs = np.linalg.inv(self.G), {}
+        for k in {*range(4)} - {*staying}:
+            if self.seen - self.groups[k].born >= 2 * len(self.groups[k].A) > 0:
+                K = [k, k + GROUPS]
+                costs[k] = self.u[K] @ np.linalg.solve(inverse[np.ix_(K, K)], self.u[K]) / 2
+        few = NEEDLESS * self.running * (1 - 0.9995**self.seen) / 0.0005
+        return [k for k in costs if costs[k] == min(costs.values()) < few]
+
     def grow(self, losses):
-        """Begin a larger group if the largest one is the best, end it if a smaller one is as good, and forget in the
-        features of the better inner block.
+        """Begin a larger group if the largest one is the best, end it if a smaller one is as good, end a single block
+        that is not needed, and forget in the features of the better inner block.
         """
-        new, single, sizes = {}, losses[:4], np.array([len(group.blocks) for group in self.groups[:6]])
+        new, sizes = {}, np.array([len(group.blocks) for group in self.groups[:6]])
+        single = np.where(sizes[:4] > 0, losses[:4], np.inf)
         rung, inner, count = np.argmax((1 - GAIN) * single <= single.min()), 1 + np.argmin(single[1:3]), sizes.max()
         largest, best = self.groups[sizes.argmax()], losses[:6][(sizes > 0) & (sizes < count)].min(initial=np.inf)
         gain = 1 - losses[sizes.argmax()] / best
+        moves = self.seen >= 512 and single[inner] < (1 - GAIN) * losses[self.groups[6].rung]
         may_grow = self.seen >= max(FROM, 2 * self.ended) and count < 8
         if may_grow and (self.pays(single.argmin()) if count == 1 else gain > GAIN):
             prior = self.groups[rung].prior[0] * np.clip(losses.min() / self.losses[LEVEL], 0.01, 1.0)
@@ -151,7 +165,11 @@ class DefaultLearner(Beginner):
             new[k] = self.group(range(first, first + 2 * count), rung, prior, self.seen)
         elif count > 1 and gain <= WORTH and self.seen // 2 - largest.born >= 2 * len(largest.A):
             new[int(sizes.argmax())], self.ended = self.group([], 0, 0), self.seen
-        if self.seen >= 512 and single[inner] < (1 - GAIN) * losses[self.groups[6].rung]:
+        elif self.seen >= FROM:
+            ends = 0 if single.argmin() == 3 else 3  # which could have a metric
+            for k in self.needless([single.argmin(), ends, inner if moves else self.groups[6].rung]):
+                new[k] = self.group([], k, 0)
+        if moves:
             new[6] = self.group([inner], inner, self.groups[inner].prior[0], self.seen, self.groups[6].kept)
         if new:  # functions that resemble those that end take over their weights
             stay = np.setdiff1d(np.arange(ALL), gone := [*new, *(k + GROUPS for k in new)])

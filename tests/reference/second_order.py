@@ -12,7 +12,8 @@ import numpy as np
 from reference import algorithms as plain
 
 FLATTEST, MEMORY, PULL, PRIOR, HORIZON, BEYOND = 1e-3, 0.9995, 10.0, 0.03, 1000, 0.05
-ALONE, PAYS, GAIN, WORTH, MATURE, SETTLED, LEAST_UNEXPLAINED, FOLLOW = 4, 0.02, 0.03, 0.01, 4, 2, 0.01, 0.075
+ALONE, PAYS, GAIN, WORTH, NEEDLESS = 4, 0.02, 0.03, 0.01, 0.003
+MATURE, SETTLED, LEAST_UNEXPLAINED, FOLLOW = 4, 2, 0.01, 0.075
 GOLDEN = 0x9E3779B97F4A7C15
 FROM = 256
 """A quarter of what the package has: tests set that to this."""
@@ -291,12 +292,12 @@ class Mixture:
         self.A, self.bound, self.largest = None, Bound(loss), 0.0
         self.seen, self.waiting, self.looked, self.mean, self.size = 0, 0, 0, 0.0, 0.0 if intercept else 1.0
         self.weight, self.targets = 0.0, 1
-        self.nothing = 0.0  # the running loss of f = 0
+        self.nothing, self.running = 0.0, 0.0  # the running losses of f = 0, and of f over a longer time
         self.lowest, self.highest, self.below, self.above = math.inf, -math.inf, 0.0, 0.0
         self.usual, self.spread, self.outsiders, self.earned = 0.0, 0.0, 0.0, 0.0
         self.was_outlying, self.outlier = False, 0.0
         self.history = []  # (examples, stage, bandwidth) where larger groups began
-        self.ended = {}  # the examples before a larger group ended, by its place
+        self.ended = {}  # the examples before a group ended, by its place
         self.margins = []  # how near decisions were to others
         self.linear, self.neighbours = [linear] if linear else [], neighbours
         self.of_lines = np.zeros(len(self.linear))  # the running loss of the linear function
@@ -391,11 +392,13 @@ class Mixture:
             y = y - self.mean
         moved *= self.seen > 1
         scores = self.all_scores(phi, x, moved)
+        said = self.in_range(scores) - self.mean if self.intercept and self.seen > 1 else self.v @ scores
         if self.intercept:
             target = self.resisted(target, scores, [line.scores(x)[0] - moved + self.mean for line in self.linear])
             y = target - self.mean
             self.size += (min(abs(y), furthest) ** 2 - self.size) / min(self.seen, HORIZON)
         self.weigh(scores, y, w)
+        self.running += w / max(w, min(self.weight, HORIZON)) * (self.loss.value(said, y) - self.running)
         memory = max(w, min(max(1.0, 0.5 * (self.seen - self.looked)), HORIZON))
         self.nothing += w * (self.loss.value(np.zeros(self.columns), y) - self.nothing) / memory
         for line, f in enumerate(scores[2 * len(self.groups) + 1 :][: len(self.linear)]):
@@ -461,28 +464,29 @@ class Mixture:
         self.v = share * self.u + (1.0 - share) * self.p
 
     def look(self):
-        """Begin a larger group where that is due."""
-        if self.last == 0 or self.seen < FROM:
+        """Begin a larger group where that is due, or end a group."""
+        if self.alone == 1 or self.seen < FROM:
             return
-        single = np.array([group.standing[0] for group in self.groups[:ALONE]])
+        single = np.array([group.standing[0] if group else math.inf for group in self.groups[:ALONE]])
         good = [k for k in range(ALONE) if (1.0 - GAIN) * single[k] <= single.min()]
         rung = min(good, key=lambda k: self.multiples[k])
-        stage = self.due(rung)
+        stage = self.due(rung) if self.last else 0
         self.margins.append(np.abs((1.0 - GAIN) * single / single.min() - 1.0).min())
         if stage:
             self.begin(stage, rung)
-        else:
-            self.end_worthless()
+        elif not self.end_worthless():
+            best = int(single.argmin())
+            self.end_needless({0, 1, 2, 3} - {best, 3 if best < 3 else 0})
 
     def due(self, rung):
         """Return the stage that begins, 0 for none."""
         living = [group for group in self.groups if group]
         largest = max(living, key=lambda group: group.own)
-        may_grow = self.seen >= 2 * max(self.ended.values(), default=0)
+        may_grow = self.seen >= 2 * max([n for g, n in self.ended.items() if g >= ALONE], default=0)
         if largest.own == 1:
             return int(may_grow and self.pays(min(living, key=lambda group: group.standing[0])))
         own, best = largest.standing[0], min(group.standing[0] for group in living if group is not largest)
-        single, steady = np.min([group.standing for group in self.groups[:ALONE]], axis=0)
+        single, steady = np.min([group.standing for group in self.groups[:ALONE] if group], axis=0)
         newton, larger = min(own, best), min(group.standing[0] for group in self.groups[ALONE:] if group)
         self.margins += [abs((1.0 - GAIN) * a / b - 1.0) for a, b in ((best, own), (larger, single), (newton, steady))]
         if own < (1.0 - GAIN) * best:
@@ -507,28 +511,49 @@ class Mixture:
         return expected < (1.0 - PAYS) * least
 
     def end_worthless(self):
-        """End the largest group if a smaller one is as good; the other larger one if the largest possible is better."""
+        """End the largest group if a smaller one is as good; the other larger one if the largest possible is better;
+        return if one has ended.
+        """
         living = [g for g, group in enumerate(self.groups) if group]
         largest = max(living, key=lambda g: self.groups[g].own)
         own = self.groups[largest]
         if own.own == 1:
-            return
+            return False
         others = {g: self.groups[g].standing[0] / own.standing[0] for g in living if g != largest}
         previous = 2 ** int(math.log2(self.seen - 1))  # the previous check
         if previous - own.born >= SETTLED * len(own.A):
             self.margins.append(abs((1.0 - WORTH) * min(others.values()) - 1.0))
             if (1.0 - WORTH) * min(others.values()) <= 1.0:
                 self.end(largest)
-                return
+                return True
         if own.own == 2**self.last and self.seen - own.born >= MATURE * len(own.A):
             for g in others:
                 if g >= ALONE:
                     self.margins.append(abs((1.0 - GAIN) * others[g] - 1.0))
                     if (1.0 - GAIN) * others[g] > 1.0:
                         self.end(g)
+                        return True
+        return False
+
+    def end_needless(self, blocks):
+        """End the single block without which others can replace it best, if that costs a small part of the loss.
+
+        The cost is the least ½(u' - u)ᵀA(u' - u) over all u' that are 0 for the functions of the block.
+        """
+        worst = NEEDLESS * self.running * (1.0 - MEMORY**self.seen) / (1.0 - MEMORY)
+        losses = {}
+        for g in blocks:
+            if self.groups[g] and self.seen - self.groups[g].born >= SETTLED * len(self.groups[g].A):
+                stay = np.setdiff1d(np.arange(len(self.u)), [g, g + len(self.groups)])
+                off = -self.u
+                off[stay] += np.linalg.solve(self.A[np.ix_(stay, stay)], (self.A @ self.u)[stay])
+                losses[g] = 0.5 * off @ self.A @ off
+                self.margins.append(abs(losses[g] / worst - 1.0))
+        if losses and min(losses.values()) < worst:
+            self.end(min(losses, key=losses.get))
 
     def end(self, g):
-        """End a larger group."""
+        """End a group."""
         self.groups[g], self.ended[g] = None, self.seen
         self.forget([g, len(self.groups) + g])
 

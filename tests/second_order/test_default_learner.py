@@ -52,17 +52,17 @@ SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
 
 
 @pytest.mark.parametrize(
-    ("estimator", "options", "frequency", "larger_from", "larger"),
+    ("estimator", "options", "frequency", "larger_from", "blocks"),
     [
-        (KernelRegressor, SMALL, 2.0, 1024, [0, 2]),
-        (KernelRegressor, SMALL, 2.0, 256, [4, 8]),
-        (KernelRegressor, SMALL, 0.5, 256, [0, 2]),  # no second one is worth it; groups that forget change their block
-        (KernelClassifier, SMALL, 2.0, 1024, [0, 2]),
-        slow(KernelRegressor, {}, 2.0, 1024, [0, 2]),
-        slow(KernelClassifier, {}, 2.0, 1024, [0, 2]),
+        (KernelRegressor, SMALL, 2.0, 1024, [1, 1, 1, 1, 0, 2]),
+        (KernelRegressor, SMALL, 2.0, 256, [1, 1, 1, 1, 4, 8]),
+        (KernelRegressor, SMALL, 0.5, 256, [0, 0, 1, 1, 0, 2]),  # and groups that forget change their block
+        (KernelClassifier, SMALL, 2.0, 1024, [1, 1, 1, 1, 0, 2]),
+        slow(KernelRegressor, {}, 2.0, 1024, [1, 1, 1, 1, 0, 2]),
+        slow(KernelClassifier, {}, 2.0, 1024, [1, 1, 1, 1, 0, 2]),
     ],
 )
-def test_an_estimator_learns_what_the_screen_shows(monkeypatch, estimator, options, frequency, larger_from, larger):
+def test_an_estimator_learns_what_the_screen_shows(monkeypatch, estimator, options, frequency, larger_from, blocks):
     """Larger groups may begin early, so that a second one can begin."""
     monkeypatch.setattr(growth, "FROM", larger_from)
     monkeypatch.setattr(default_learner, "FROM", larger_from)
@@ -77,8 +77,9 @@ def test_an_estimator_learns_what_the_screen_shows(monkeypatch, estimator, optio
         model.learn_one(x, y > 0.0 if is_class else y)
         screen.learn(x, y)
         without_range_and_sample(model)
-    assert [len(group.blocks) for group in screen.groups[4:6]] == larger
-    assert model.n_seeds == 4 + sum(larger)
+    assert [len(group.blocks) for group in screen.groups[:6]] == blocks
+    assert model._learner.table[:6, 0].tolist() == blocks
+    assert model.n_seeds == sum(blocks)
     ours, theirs = np.array(ours), np.array(theirs)
     assert np.sqrt(np.mean((ours - theirs) ** 2)) < TOLERANCE * ours.std()
     assert np.abs(ours - theirs).max() < 20.0 * TOLERANCE * ours.std()

@@ -26,7 +26,7 @@ from streamkernel import (
 )
 from streamkernel import kernels as k
 from streamkernel.learners import schedule
-from streamkernel.second_order import growth
+from streamkernel.second_order import bandwidths, growth
 from streamkernel.second_order import weights as weights_of_mixture
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -47,7 +47,7 @@ KERNELS = {
 def early(monkeypatch):
     """Start groups in a metric and larger groups early, so that few examples suffice."""
     monkeypatch.setattr(growth, "FROM", 256)
-    monkeypatch.setattr(growth, "PROBED", 256)
+    monkeypatch.setattr(bandwidths, "PROBED", 256)
 
 
 def classifier(**options):
@@ -280,7 +280,38 @@ def test_nothing_grows_where_all_is_learned(monkeypatch, estimator, law):
         y = pd.DataFrame({"first": y, "other": 1000.0 * law(X[:, ::-1], noise[::-1])})
     model = estimator()
     model.learn_many(X, y)
-    assert model.n_features == 1024
+    assert stages(model) == [0, 0]
+    assert model.n_features < 1024  # a block was not needed
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(way, tmp_path):
+    xs, _ = fine(1400)
+    ys = np.random.default_rng(4).normal(size=len(xs))
+    model, ended = regressor(forgetting="auto"), []
+    for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        before = model._learner.table.copy()
+        if i in (255, 256, 511, 512, 1023, 1024, 1030):
+            twin, whole = WAYS[way](model, tmp_path), copy.deepcopy(model)
+            for other in (twin, whole):
+                in_calls(other, xs[i : i + 300], ys[i : i + 300], [2, 100])
+            assert content(twin) == content(whole)
+            assert predictions(twin, xs[:9]) == predictions(whole, xs[:9])
+        model.learn_one(x, y)
+        table = model._learner.table
+        gone = np.flatnonzero((before[:4, 0] > 0) & (table[:4, 0] == 0)).tolist()
+        if gone:
+            assert len(gone) == 1  # at a time
+            assert before[gone[0], 1] == gone[0] != table[-1, 1]  # in no metric, and its features are not shared
+            ended.append(i + 1)
+    assert ended
+    assert all(schedule.is_due(n) for n in ended)
+    assert model.n_seeds == 4 - len(ended)
+    model._learner.settle()  # as merging does
+    empty = regressor(forgetting="auto").merge(copy.deepcopy(model))
+    for merged in (copy.deepcopy(model).merge(regressor(forgetting="auto")), empty):
+        assert merged._learner.table[:, :2].tolist() == model._learner.table[:, :2].tolist()
+        assert predictions(merged, xs[:9]) == pytest.approx(predictions(model, xs[:9]), abs=1e-6)
 
 
 @pytest.mark.parametrize("weight", [10.0, 100.0])
@@ -397,6 +428,8 @@ def test_the_mixture_without_some_functions_equals_that_of_the_others(seed, n, d
     assert (weights[gone] == 0.0).all()
     ridge = np.linalg.solve(expected[np.ix_(others, others)], (A @ v)[others])
     assert np.allclose(weights[others], ridge, rtol=1e-8, atol=1e-8)
+    expected_loss = 0.5 * (weights - v) @ A @ (weights - v)
+    assert weights_of_mixture.loss_without(mixer, v, gone) == pytest.approx(expected_loss, rel=1e-8)
     assert np.array_equal(mixer, np.linalg.cholesky(A).T)
 
 

@@ -11,7 +11,7 @@ from streams import WAYS, content, learn, write_parts
 from streamkernel import KernelClassifier, KernelRegressor, MergeError, ModelFileError, learners, load
 from streamkernel.estimators import model_file
 from streamkernel.features.rows import Rows
-from streamkernel.second_order import growth, metric
+from streamkernel.second_order import bandwidths, growth, metric
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.metric import GRADIENTS, NAMES
 from streamkernel.upkeep.work import prune
@@ -23,7 +23,7 @@ SMALL = {"learner": learners.Newton(features_per_seed=16), "max_features": 256}
 def early(monkeypatch):
     """Groups in a metric and larger ones begin early, for fewer examples."""
     monkeypatch.setattr(growth, "FROM", 512)
-    monkeypatch.setattr(growth, "TRUSTED", 2.0)
+    monkeypatch.setattr(bandwidths, "TRUSTED", 2.0)
 
 
 def few(n, width=8, seed=0):
@@ -230,7 +230,7 @@ CRAFTED = {
 def parts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growth, "FROM", 512)
-        patch.setattr(growth, "TRUSTED", 2.0)
+        patch.setattr(bandwidths, "TRUSTED", 2.0)
         return model_file.describe(grown()[0])
 
 

@@ -80,6 +80,7 @@ def test_a_restart_keeps_the_metric_unless_f_changes_in_other_directions(have_ot
     assert restarted(model) == 0
     at = 8000
     while restarted(model) == 0:
+        blocks = model._learner.table[:4, 0]
         model.learn_one(xs[at], ys[at])
         at += 1
     live = model._learner._live
@@ -87,7 +88,9 @@ def test_a_restart_keeps_the_metric_unless_f_changes_in_other_directions(have_ot
     assert live.state.metric.known.any() == (not have_others)
     assert live.state.metric.sums.any() == (not have_others)
     kept = [bool(group.steady.any()) for group in list(live.groups)[:4]]
-    assert not any(kept) if have_others else all(kept)
+    assert live.table[:4, 0].all()  # also those that had ended
+    assert not any(kept) if have_others else kept == (blocks > 0).tolist()
+    assert have_others or not blocks.all()
 
 
 @pytest.fixture(scope="module")

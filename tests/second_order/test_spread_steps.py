@@ -11,7 +11,7 @@ from streams import WAYS, content, examples, frame, nested, predictions, targets
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.estimators import model_file
-from streamkernel.second_order import growth, mixture_state, newton
+from streamkernel.second_order import bandwidths, growth, mixture_state, newton
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 N = 700
@@ -24,7 +24,7 @@ def spread(monkeypatch):
     """Steps are spread, and larger groups begin, early."""
     monkeypatch.setattr(mixture_state, "SPREAD", 0)
     monkeypatch.setattr(growth, "FROM", 256)
-    monkeypatch.setattr(growth, "PROBED", 256)
+    monkeypatch.setattr(bandwidths, "PROBED", 256)
 
 
 def stream(n=N):

@@ -9,6 +9,7 @@ from streams import names_in_order, weights
 
 from streamkernel import kernels, losses, step_sizes
 from streamkernel.learners import state
+from streamkernel.second_order import growth
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 SIGMA, PER_BLOCK, BLOCKS, TARGETS = 0.8, 5, 4, 3
@@ -80,7 +81,8 @@ def examples(n, names, for_classes, scales=(1.0, 50.0, 0.02), seed=15):
         ("squared hinge", False, 0.99, 0.0, 1, False),
     ],
 )
-def test_the_compiled_learner_is_the_printed_one(loss, joint, forgetting, l2, batch, is_weighted):
+def test_the_compiled_learner_is_the_printed_one(monkeypatch, loss, joint, forgetting, l2, batch, is_weighted):
+    monkeypatch.setattr(second_order, "FROM", growth.FROM)
     compiled, _ = LOSSES[loss]
     intercept = 0 if compiled.for_classes else state.MEAN
     names = names_in_order(mixture(losses.Square(), 1), 4)
