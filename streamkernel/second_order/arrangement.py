@@ -14,7 +14,7 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.span import ENTRIES
-from streamkernel.second_order import bandwidths, growth, metric, newton, slots
+from streamkernel.second_order import growth, metric, newton, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
@@ -169,7 +169,7 @@ class Arranger:
             "mixer": np.zeros((targets * functions, functions)),
             "bounds": np.zeros(targets * (functions + 2)),
             "losses": np.zeros(functions),
-            "priors": np.full(count, bandwidths.UNKNOWN_PRIOR),
+            "priors": np.full(count, growth.UNKNOWN_PRIOR),
             "metric": metric.empty(count),
             "linear": new_linear(
                 columns if self.is_linear else 0,

@@ -1,4 +1,4 @@
-"""The bandwidth of groups, and their λ.
+"""The bandwidths of groups.
 
 The first four blocks have different bandwidths where the kernel is a `MultiScale`. A larger group has the narrowest
 bandwidth whose single block is nearly as good as the best, because narrow bandwidths gain most from more features.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamkernel.features.rows import F32, F64, I64
+from streamkernel.features.rows import F64, I64
 from streamkernel.second_order.growth import GAIN
 
 PROBED = 512
@@ -16,18 +16,6 @@ PROBED = 512
 
 TRUSTED = 0.5
 """If at least this share of the loss is unexplained, a metric is used only after it has reduced the loss."""
-
-PRIOR = 0.06
-SMALLEST_PRIOR = 1e-3
-"""λ is PRIOR times (1 - κ)², but at least SMALLEST_PRIOR, where κ is the mean of k(x, x') over pairs of examples, in
-units of k(x, x): if features hardly differ between examples, a function needs larger coefficients to separate these."""
-
-UNKNOWN_PRIOR = 0.5 * PRIOR
-"""λ before there are examples."""
-
-LEAST_UNEXPLAINED = 0.01
-"""λ of a larger group is proportional to the loss, in units of the loss of f = 0, but at least this: λ should equal the
-ratio of noise to signal, which the loss estimates by then."""
 
 
 def probe(table: I64, standing: F64) -> int:
@@ -100,23 +88,6 @@ def bandwidth(standing: F64, multiples: list[float]) -> int:
     return min(good, key=lambda k: multiples[k])
 
 
-def priors_of_examples(by_group: F32) -> F64:
-    """Return λ of groups from their features of some examples, shape (examples, groups, features).
-
-    Examples
-    --------
-    >>> priors_of_examples(np.eye(2, dtype=np.float32)[:, None]).round(3).tolist()  # nothing in common
-    [0.06]
-    >>> priors_of_examples(np.ones((2, 1, 2), np.float32)).round(3).tolist()  # all in common
-    [0.001]
-    """
-    n = len(by_group)
-    squares = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
-    mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
-    likeness = (n * mean / np.where(squares > 0.0, squares, 1.0) - 1.0) / (n - 1)
-    return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR))
-
-
 def unexplained_share(least: float, nothing: float) -> float:
     """Return the unexplained share of the loss.
 
@@ -131,21 +102,3 @@ def unexplained_share(least: float, nothing: float) -> float:
     0.2
     """
     return float(np.clip(least / nothing, 0.0, 1.0)) if nothing > 0.0 else 1.0
-
-
-def prior_of_new_group(prior: float, unexplained: float) -> float:
-    """Return λ of a group that starts beside others.
-
-    Parameters
-    ----------
-    prior
-        λ of the single block of the same bandwidth.
-    unexplained
-        The unexplained share of the loss.
-
-    Examples
-    --------
-    >>> prior_of_new_group(0.06, 0.2)
-    0.012
-    """
-    return float(prior * max(unexplained, LEAST_UNEXPLAINED))

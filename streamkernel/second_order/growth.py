@@ -1,4 +1,4 @@
-"""The growth of second-order learning: which groups of blocks begin, and which end.
+"""The growth of second-order learning: which groups of blocks begin, and which end, and their λ.
 
 The first four blocks are groups by themselves. At each check (`learners.schedule`), from 1,024 examples on,
 
@@ -43,9 +43,21 @@ FROM = 1024
 PAYS = 0.02
 GAIN = 0.03
 WORTH = 0.01
-NEEDLESS = 0.003
+NEEDLESS = 0.0015
 MATURE = 4
 SETTLED = 2
+
+PRIOR = 0.06
+SMALLEST_PRIOR = 1e-3
+"""λ is PRIOR times (1 - κ)², but at least SMALLEST_PRIOR, where κ is the mean of k(x, x') over pairs of examples, in
+units of k(x, x): if features hardly differ between examples, a function needs larger coefficients to separate these."""
+
+UNKNOWN_PRIOR = 0.5 * PRIOR
+"""λ before there are examples."""
+
+LEAST_UNEXPLAINED = 0.01
+"""λ of a larger group is proportional to the loss, in units of the loss of f = 0, but at least this: λ should equal the
+ratio of noise to signal, which the loss estimates by then."""
 
 
 def stages(blocks: int, outputs: int, most_numbers: int) -> int:
@@ -137,7 +149,8 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     table
         Blocks, bandwidth, and the examples before it, of each; of one that has ended, the examples before its end.
     standing
-        Running losses of their functions, shape (2, groups): by Newton steps, and by constant ones.
+        Running losses of their functions, shape (2, groups), by Newton steps and by constant ones; infinite for a group
+        that has not started or has ended.
     last
         The last stage that fits into the cap on features.
     wanted
@@ -147,7 +160,7 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     --------
     >>> import numpy as np
     >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024]])
-    >>> losses = np.array([[0.5, 0.4, 0.4, 0.5, 0.0, 0.3], [0.6, 0.6, 0.6, 0.6, 0.0, 0.6]])
+    >>> losses = np.array([[0.5, 0.4, 0.4, 0.5, np.inf, 0.3], [0.6, 0.6, 0.6, 0.6, np.inf, 0.6]])
     >>> due(2048, 8 * table[:, 0], table, losses, last=3, wanted=1)
     2
     """
@@ -160,13 +173,10 @@ def due(seen: int, outputs: I64, table: I64, standing: F64, last: int, wanted: i
     if not stage:
         return int(may_grow)
     newton, steady = standing
-    others = outputs > 0
-    others[largest] = False
-    loss, best = newton[largest], newton[others].min()
+    loss, best = newton[largest], np.delete(newton, largest).min()
     if loss < (1.0 - GAIN) * best:
         return stage + 1 if stage < last and may_grow else 0
-    larger = newton[ALONE:][others[ALONE:]].min(initial=loss)
-    is_misplaced = rung != wanted and (1.0 - GAIN) * larger > newton[:ALONE].min()
+    is_misplaced = rung != wanted and (1.0 - GAIN) * newton[ALONE:].min() > newton[:ALONE].min()
     has_moved = seen - born >= MATURE * outputs[largest] and (1.0 - GAIN) * min(loss, best) > steady[:ALONE].min()
     return int(is_misplaced or has_moved)
 
@@ -256,10 +266,45 @@ def worthless(seen: int, outputs: I64, table: I64, standing: F64, last: int) -> 
     largest = int(outputs.argmax())
     if not last or table[largest, 0] == 1:
         return None
-    newton, others, born = standing[0], [g for g in np.flatnonzero(outputs).tolist() if g != largest], table[largest, 2]
+    newton, (blocks, _, born) = standing[0], table[largest].tolist()
     has_settled = schedule.last_due(seen - 1) - born >= SETTLED * outputs[largest]
-    if has_settled and (1.0 - WORTH) * newton[others].min() <= newton[largest]:
+    if has_settled and (1.0 - WORTH) * np.delete(newton, largest).min() <= newton[largest]:
         return largest
-    if table[largest, 0] != 1 << last or seen - born < MATURE * outputs[largest]:
+    if blocks != 1 << last or seen - born < MATURE * outputs[largest]:
         return None
-    return next((g for g in others if g >= ALONE and newton[largest] < (1.0 - GAIN) * newton[g]), None)
+    return next((g for g in (ALONE, ALONE + 1) if newton[largest] < (1.0 - GAIN) * newton[g] < math.inf), None)
+
+
+def priors_of_examples(by_group: F32) -> F64:
+    """Return λ of groups from their features of some examples, shape (examples, groups, features).
+
+    Examples
+    --------
+    >>> priors_of_examples(np.eye(2, dtype=np.float32)[:, None]).round(3).tolist()  # nothing in common
+    [0.06]
+    >>> priors_of_examples(np.ones((2, 1, 2), np.float32)).round(3).tolist()  # all in common
+    [0.001]
+    """
+    n = len(by_group)
+    squares = np.square(by_group, dtype=np.float64).sum(axis=2).mean(axis=0)
+    mean = np.square(by_group.mean(axis=0, dtype=np.float64)).sum(axis=1)
+    likeness = (n * mean / np.where(squares > 0.0, squares, 1.0) - 1.0) / (n - 1)
+    return np.asarray(np.maximum(PRIOR * np.square(1.0 - np.clip(likeness, 0.0, 1.0)), SMALLEST_PRIOR))
+
+
+def prior_of_new_group(prior: float, unexplained: float) -> float:
+    """Return λ of a group that starts beside others.
+
+    Parameters
+    ----------
+    prior
+        λ of the single block of the same bandwidth.
+    unexplained
+        The unexplained share of the loss.
+
+    Examples
+    --------
+    >>> prior_of_new_group(0.06, 0.2)
+    0.012
+    """
+    return float(prior * max(unexplained, LEAST_UNEXPLAINED))

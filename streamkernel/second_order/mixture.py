@@ -17,7 +17,7 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import bandwidths, growth, learning, newton, recency
+from streamkernel.second_order import growth, learning, newton, recency
 from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, LearningRows
 from streamkernel.second_order.linear.few_values import with_few_values
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
@@ -62,7 +62,7 @@ class SecondOrderLearner(StoredMixture):
         live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
-        live.state.priors[:alone] = bandwidths.priors_of_examples(z.reshape(n, alone, -1))
+        live.state.priors[:alone] = growth.priors_of_examples(z.reshape(n, alone, -1))
         owners = live.groups.layout[:, OWNER]
         live.state.priors[:] = live.state.priors[owners]
         return twin

@@ -54,7 +54,9 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
-    """Return the mixture with the groups that start now, or ``None`` if none is due."""
+    """Return the mixture with the groups that start now and without those that end, or ``None`` if there are none."""
+    if now.since < min(bandwidths.PROBED, growth.FROM):
+        return None
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)
     ordinary, lambdas = arranger.ordinary, function.priors.copy()
     seen, since = int(function.numbers[0]["examples"]), now.since
@@ -91,7 +93,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         table[probe] = 1, alone + rung, seen
         begun, ended = [*begun, probe], [*ended, probe]
     for g in begun:
-        lambdas[g] = bandwidths.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
+        lambdas[g] = growth.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
     in_metric = [g for g in begun if table[g, 1] >= alone]
     for g, block in enumerate(shared, ordinary):
         if block != table[g, 1]:
@@ -120,6 +122,8 @@ def _needless(now: Arrangement, groups: Sequence[int]) -> int | None:
     loss, else ``None``. A group counts once it has :data:`growth.SETTLED` examples per output.
     """
     function, numbers, seen = now.state, now.state.numbers, int(now.state.numbers[0]["examples"])
+    if now.since < growth.FROM:
+        return None
     targets, steady = len(numbers), int(function.slots[slots.STEADY])
     costs = {g: 0.0 for g in groups if seen - now.table[g, 2] >= growth.SETTLED * now.groups.counts[g] > 0}
     by_target = np.split(function.mixer, targets), np.split(function.signed, targets), _sizes(now)
@@ -129,7 +133,7 @@ def _needless(now: Arrangement, groups: Sequence[int]) -> int | None:
     least = min(costs, key=costs.__getitem__, default=None)
     remembered = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
     worst = growth.NEEDLESS * remembered * float(numbers[0]["running_loss"])
-    return least if least is not None and now.since >= growth.FROM and costs[least] < worst else None
+    return least if least is not None and costs[least] < worst else None
 
 
 def _pays(now: Arrangement, g: int) -> bool:
@@ -196,17 +200,16 @@ def expected_descent(now: Arrangement, arranger: Arranger) -> tuple[float, float
     now, arranger
         The mixture, with no step in progress.
     """
-    function, alone = now.state, len(arranger.alone)
-    losses, outputs = function.losses[: arranger.ordinary], now.groups.counts[: arranger.ordinary]
-    g = int(outputs.argmax())
+    losses, alone = _losses(now)[0, : arranger.ordinary], len(arranger.alone)
+    g = int(now.table[: arranger.ordinary, 0].argmax())
     if g < alone:
-        g = int(_losses(now)[0, :alone].argmin())
+        g = int(losses.argmin())
         gain, noise = _gain_of_half(now, g)
         new = gain - noise
     else:
-        smaller = np.delete(losses, g)[np.delete(outputs, g) > 0].min()
+        smaller = np.delete(losses, g).min()
         new = float(1.0 - losses[g] / smaller) if smaller > 0.0 else 0.0
-    noise = growth.fitted_noise(now.groups[g].factor, _ridge(now, g), now.prior(g) / function.priors[g])
+    noise = growth.fitted_noise(now.groups[g].factor, _ridge(now, g), now.prior(g) / now.state.priors[g])
     return float(np.clip(new, 0.0, 1.0)), float(np.clip(_bound(now) * noise, 0.0, 1.0))
 
 

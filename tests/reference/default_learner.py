@@ -11,7 +11,7 @@ from reference.given import Beginner
 
 MULTIPLES, FROM = (0.25, 0.5, 1.5, 6.0), 1024  # bandwidths; when larger groups may begin
 PAYS, GAIN, WORTH = 0.02, 0.03, 0.01  # by which gain the first one does, and the next one; and by which it stays
-NEEDLESS = 0.003  # below which a single block ends
+NEEDLESS = 0.0015  # below which a single block ends
 GROUPS, LEVEL, LINE, ALL = 7, 14, 15, 19
 
 

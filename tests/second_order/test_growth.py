@@ -457,7 +457,7 @@ def test_larger_groups_start_if_useful_and_end_if_not(losses, options, stage):
     told = {"stage": 2, "rung": 2, "seen": 4096, "last": 3, **options}
     largest = [1 << told["stage"], told["rung"], 512] if told["stage"] else [0, 0, 0]
     table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], largest, [0, 0, 0]])
-    standing = np.array([[0.7, single, 0.8, 0.9, own or 0.0, 0.0], [steady, 0.9, 0.9, 0.9, 0.01, 0.0]])
+    standing = np.array([[0.7, single, 0.8, 0.9, own or np.inf, np.inf], [steady, 0.9, 0.9, 0.9, 0.01, np.inf]])
     assert growth.due(told["seen"], 8 * table[:, 0], table, standing, told["last"], wanted=1) == stage
 
 
@@ -481,14 +481,14 @@ def test_a_group_whose_features_are_worth_no_more_ends(losses, options, ended):
     told = {"smaller": None, "seen": 4096, "last": 3, **options}
     beside = [2, 2, 256] if told["smaller"] else [0, 0, 0]
     table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [4, 2, 512], beside])
-    standing = np.array([[0.7, single, 0.8, 0.9, own, told["smaller"] or 0.0], [0.9] * 6])
+    standing = np.array([[0.7, single, 0.8, 0.9, own, told["smaller"] or np.inf], [0.9] * 6])
     assert growth.worthless(told["seen"], 8 * table[:, 0], table, standing, told["last"]) == ended
 
 
 @pytest.mark.parametrize(("seen", "stage"), [(4095, 0), (4096, 1)])
 def test_a_group_that_ended_may_begin_again_after_twice_as_many_examples(seen: int, stage: int) -> None:
     table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 2048], [0, 0, 0]])
-    standing = np.array([[0.7, 0.4, 0.8, 0.9, 0.0, 0.0], [0.9] * 6])
+    standing = np.array([[0.7, 0.4, 0.8, 0.9, np.inf, np.inf], [0.9] * 6])
     assert growth.due(seen, 8 * table[:, 0], table, standing, last=3, wanted=1) == stage
 
 
