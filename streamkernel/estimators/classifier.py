@@ -97,9 +97,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
 
     >>> model = KernelClassifier()
     >>> evaluate.progressive_val_score(datasets.Bananas(), model, metrics.Accuracy())
-    Accuracy: 89.9...%
+    Accuracy: 89.8...%
     >>> model.n_features, model.n_reused
-    (1536, 5296)
+    (1024, 5296)
     """
 
     class_weight: ClassWeight

@@ -95,10 +95,12 @@ def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
     learner = state.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
     if isinstance(learner, SecondOrderLearner):
         learner = learner.with_few_values(unscaled, scales)
-    for i, (_, target) in enumerate(first):
+    targets, refused = np.array([target for _, target in first]), 0
+    while (done := learner.n_offered + refused) < len(first):
         try:
-            learner.learn_again(unscaled.part(i, i + 1), np.array([target]), scales)
+            learner.learn_again(unscaled.part(done, len(first)), targets[done:], scales)
         except InputError as error:
+            refused += 1
             log.warning("%s cannot learn an example again with a new bandwidth: %s", name, error)
     if not bandwidth.is_enough([row for row, _ in first]):
         return replace(state, learner=learner, scales=scales, first=first)

@@ -77,7 +77,7 @@ except (ImportError, AttributeError) as missing:
         """Return a compiled function unchanged."""
         return dispatcher
 
-    def hold(value: Any) -> Any:
+    def hold(value: Any, kind: Any) -> Any:
         """Return a tuple unchanged."""
         return value
 

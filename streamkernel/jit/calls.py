@@ -54,8 +54,9 @@ def direct(function: Callable[..., Any]) -> Callable[..., Any]:
         if last is not None and last[0] is first and last[1] is second:
             return last[4](last[2], last[3], *others)
         result = function(first, second, *others)
-        code = _machine_code(function, (first, second, *others))
-        remembered = None if code is None else (first, second, hold(first), hold(second), code)
+        kinds = tuple(map(numba.typeof, (first, second, *others)))
+        code = _machine_code(function, kinds)
+        remembered = None if code is None else (first, second, hold(first, kinds[0]), hold(second, kinds[1]), code)
         return result
 
     return call
@@ -86,14 +87,13 @@ class of_one_signature:  # noqa: N801
 
     def _first(self, *arguments: Any) -> Any:
         result = self._function(*arguments)
-        self.call = _machine_code(self._function, arguments) or self._function
+        self.call = _machine_code(self._function, tuple(map(numba.typeof, arguments))) or self._function
         return result
 
 
-def _machine_code(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
+def _machine_code(function: Any, kinds: tuple[Any, ...]) -> Callable[..., Any] | None:
     """Return the machine code for arguments of these types, ``None`` if the function has no separate code."""
-    overloads = getattr(function, "overloads", {})
-    overload = overloads.get(tuple(numba.typeof(argument) for argument in arguments))
+    overload = getattr(function, "overloads", {}).get(kinds)
     code: Callable[..., Any] | None = getattr(overload, "entry_point", None)
     return code
 

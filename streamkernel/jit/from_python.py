@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding as llvm
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -121,11 +120,10 @@ _HELD = "streamkernel.held"
 llvm.add_symbol(_HELD, id(Held))
 
 
-def hold(value: Any) -> Any:
-    """Return a tuple of arrays in the form that compiled functions copy as a whole; other objects are returned as they
-    are. Functions that return arrays of the tuple cannot be given this form.
+def hold(value: Any, kind: Any) -> Any:
+    """Return a tuple of arrays, of its type, in the form that compiled functions copy as a whole; other objects are
+    returned as they are. Functions that return arrays of the tuple cannot be given this form.
     """
-    kind = numba.typeof(value)
     return Held(np.array(_words(value), np.int64).tobytes()) if _is_of_arrays(kind) else value
 
 

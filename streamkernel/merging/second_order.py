@@ -182,7 +182,7 @@ def merge(
         **(_recency(parts, has) if forgetting else {}),
         **metric.tensors(metric.merge_metrics([part.metric for part in parts], has)),
         **_linear(fresh, parts, base, weights, of_targets["offset"]),
-        **Groups(groups, [0] * count).tensors(0),
+        **Groups.of(groups).tensors(0),
     }
 
 

@@ -206,11 +206,8 @@ class Arranger:
         waiting, working = numbers[0][["buffered", "working"]].tolist()
         longest = max(self.batch_size, newton.longest(np.array(sizes)), waiting + 1, working)
         capacity = -(-longest // EIGHT) * EIGHT
-        all_groups = [
-            groups[g].with_room(capacity) if g in groups else Group.empty(n, columns, capacity)
-            for g, n in enumerate(sizes)
-        ]
-        arranged = Groups(all_groups, (firsts * self.outputs).tolist(), owners)
+        places = (firsts * self.outputs).tolist()
+        arranged = Groups(sizes, places, owners, columns=columns, capacity=capacity, groups=groups)
         are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
         if isinstance(kernel, MultiScale) and are_changed:
             repeated = np.resize(kernel.multiples, alone)

@@ -254,7 +254,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
             use_moments(scales)
-    return DUE if _is_step_due(state, numbers.buffered, seen) else DONE
+    return DUE if _is_step_due(state, numbers.buffered, seen if options.is_new else newton.AGAIN * seen) else DONE
 
 
 @inlined(allocates=False)
@@ -344,7 +344,8 @@ def _learn_in(memory, state, scales, kernel, examples, first, last, options):  #
             return status, i + (status == DUE)
         for c in range(predictions.shape[1]):
             predictions[i, c] = work.said[c] + 0.0  # as in predictions, where 0 is added, and -0 becomes 0
-    return DUE if schedule.compiled_is_due(numbers.examples - numbers.restarted) else DONE, last
+    is_check_due = options.is_new and schedule.compiled_is_due(numbers.examples - numbers.restarted)
+    return DUE if is_check_due else DONE, last
 
 
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]

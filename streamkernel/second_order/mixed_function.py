@@ -66,6 +66,7 @@ class MixedFunction(Learner):
     """
 
     order: ClassVar[str] = "second"
+    _live: Arrangement
 
     def __init__(
         self,
@@ -117,7 +118,14 @@ class MixedFunction(Learner):
                 f"Expected second-order steps whose factors have at most {LARGEST:,} numbers, got {numbers:,}; "
                 'use fewer features_per_seed or learner="dsg"'
             )
-        self._live = self._first(directions, np.array([self._new_numbers(directions.plan, columns, intercept)]))
+        self._untrained = directions, np.array([self._new_numbers(directions.plan, columns, intercept)])
+
+    def __getattr__(self, name: str) -> Arrangement:
+        """Return the state of an untrained function, which takes no memory before it is used."""
+        if name != "_live":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        live: Arrangement = vars(self).setdefault(name, self._first(*self._untrained))  # another thread may be faster
+        return live
 
     def _first(self, directions: Directions, like: Any) -> Arrangement:
         """Return the state of an untrained function with as many targets and columns."""

@@ -118,8 +118,10 @@ class SecondOrderLearner(StoredMixture):
         return int(learned)
 
     def learn_again(self, rows: Rows, y: F64, scales: Scales | None = None) -> None:
-        """Learn from rows that the scales and v have learned before."""
+        """Learn from rows that the scales and v have learned before, in longer Newton steps."""
         self.learn(rows, y, scales, is_new=False)
+        self.is_unfinished = True
+        self.finish()
 
     def learn(
         self, rows: Rows, y: F64, scales: Scales | None = None, read: F64 | None = None, is_new: bool = True
@@ -149,10 +151,12 @@ class SecondOrderLearner(StoredMixture):
                 scales.grow()
             if status == state.NO_PLACE:
                 self._live = live.with_more_places()
-            if status == state.DONE:
+            if status != state.DUE:
                 self.is_unfinished = False
-                continue
-            self.finish()
+            elif is_new:
+                self.finish()
+            else:
+                self._step_if_due()
             if status == state.BAD_VALUE:
                 raise self._unusable(
                     rows.part(done, done + 1)._replace(values=read[rows.start[done] : rows.start[done + 1]])

@@ -149,15 +149,6 @@ class Group(NamedTuple):
     panels: F32
     sketch: F32
 
-    def with_room(self, room: int) -> Group:
-        """Return the group with another capacity for examples."""
-        same, n = min(room, len(self.rows)), len(self.factor)
-        if same == max(room, len(self.rows)):
-            return self
-        rows, panels = np.zeros((room, n), np.float32), np.zeros((len(self.panels), room, WIDE), np.float32)
-        rows[:same], panels[:, :same] = self.rows[:same], self.panels[:, :same]
-        return self._replace(rows=rows, panels=panels)
-
     @classmethod
     def empty(cls, n: int, columns: int, room: int) -> Group:
         """Return a group before its first example."""
@@ -166,38 +157,67 @@ class Group(NamedTuple):
         factor, sketch = np.zeros((n, n), np.float32), np.zeros((SKETCHES, n), np.float32)
         return cls(factor, newton, steady, sums, rows, change, panels, sketch)
 
+    def first(self, examples: int) -> Group:
+        """Return views of the arrays with the first buffered examples."""
+        return self._replace(rows=self.rows[:examples], panels=self.panels[:, :examples])
+
 
 class Groups:
     """Groups, and the positions of their arrays.
 
     Parameters
     ----------
-    groups
-        The groups, with n = 0 where one has not begun; they are copied.
+    counts
+        The outputs n of each, 0 of one that has not begun.
     firsts
         The first output of each among all features.
     owners
-        The group that each shares its features with; by default each has its own.
+        The group that each shares its features with.
+    columns, capacity
+        The columns of the functions, and the number of examples that can be buffered.
+    groups
+        The groups that have learned something, which are copied. The memory of others is not used until they learn.
 
     Examples
     --------
-    >>> groups = Groups([Group.empty(n, columns=2, room=8) for n in (3, 0, 2)], firsts=[0, 3, 3])
+    >>> groups = Groups([3, 0, 2], [0, 3, 3], [0, 1, 2], columns=2, capacity=8, groups={})
     >>> groups[2].newton.shape
     (2, 2)
     """
 
-    def __init__(self, groups: Sequence[Group], firsts: Sequence[int], owners: Sequence[int] | None = None) -> None:
-        self._columns, self._room = len(groups[0].newton), len(groups[0].rows)
-        self.counts: I64 = np.array([len(group.factor) for group in groups])
+    def __init__(
+        self,
+        counts: Sequence[int],
+        firsts: Sequence[int],
+        owners: Sequence[int],
+        *,
+        columns: int,
+        capacity: int,
+        groups: Mapping[int, Group],
+    ) -> None:
+        self._columns, self._capacity = columns, capacity
+        self.counts: I64 = np.array(counts, np.int64)
         self.is_spread = bool((self.counts**2).sum() > SPREAD)  # whether steps are spread over the events after them
-        self.layout: I64 = np.zeros((len(groups), 7), np.int64)
+        self.layout: I64 = np.zeros((len(counts), 7), np.int64)
         self.layout[:, FIRST] = firsts
         self.layout[:, COUNT] = self.counts
-        self.layout[:, OWNER] = range(len(groups)) if owners is None else owners
-        self.layout[1:, BEFORE] = np.cumsum(self.counts)[:-1]
-        self.layout[1:, SQUARES_BEFORE] = np.cumsum(self.counts**2)[:-1]
-        self.layout[1:, PANELS_BEFORE] = np.cumsum([len(group.panels) for group in groups])[:-1]
-        self.flat = Group(*(np.concatenate([part.ravel() for part in parts]) for parts in zip(*groups, strict=True)))
+        self.layout[:, OWNER] = owners
+        n, squares, panels = self.counts, self.counts**2, [panels_of(n) for n in counts]
+        self.layout[1:, [BEFORE, SQUARES_BEFORE, PANELS_BEFORE]] = np.cumsum([n, squares, panels], axis=1)[:, :-1].T
+        like = [Group.empty(n, columns, capacity) for n in counts]
+        self.flat = Group(*(np.zeros(sum(map(np.size, parts)), parts[0].dtype) for parts in zip(*like, strict=True)))
+        for g, group in groups.items():
+            same = min(capacity, len(group.rows))
+            pairs: Any = zip(self[g].first(same), group.first(same), strict=True)
+            for place, part in pairs:
+                place[:] = part
+
+    @classmethod
+    def of(cls, groups: Sequence[Group]) -> Groups:
+        """Return groups as one, for files."""
+        count, columns, capacity = len(groups), len(groups[0].newton), len(groups[0].rows)
+        counts, parts = [len(group.factor) for group in groups], dict(enumerate(groups))
+        return cls(counts, [0] * count, range(count), columns=columns, capacity=capacity, groups=parts)
 
     def with_flat(self, **arrays: Any) -> Groups:
         """Return the same groups with other arrays."""
@@ -218,7 +238,7 @@ class Groups:
         def part(values: Any, height: int) -> Any:
             return values[height * before : height * (before + n)].reshape(height, n)
 
-        flat, capacity = self.flat, self._room
+        flat, capacity = self.flat, self._capacity
         factor = flat.factor[squares : squares + n * n].reshape(n, n)
         newton, steady, sums, change = (
             part(values, self._columns) for values in (flat.newton, flat.steady, flat.sums, flat.change)

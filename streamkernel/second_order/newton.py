@@ -65,6 +65,9 @@ reading R takes most of the time of such a step."""
 GROWING = 256
 """Number of examples after which Newton steps take eight more each."""
 
+AGAIN = 12
+"""Steps that learn examples again grow this number of times as fast."""
+
 SEVERAL = 4
 """Newton steps take at least eight examples for each target, up to four targets, because each adds a solution."""
 

@@ -63,7 +63,7 @@ class StoredMixture(MixedFunction):
         numbers = self.numbers.copy()
         numbers["buffered"] = 0
         learned = self.to_predict() | state.pack_learned(numbers)
-        return learned | {"kept": kept} | Groups(groups, [0] * len(groups)).tensors(0)
+        return learned | {"kept": kept} | Groups.of(groups).tensors(0)
 
     def restore(self, tensors: Mapping[str, Any], to_learn: bool = True) -> None:
         """Restore the state that :meth:`tensors` of a function with the same parameters returned.

@@ -99,7 +99,8 @@ class DefaultLearner(Beginner):
             self.line.step(0 * s[None], np.zeros(1), 0, 8, 8 * len(s), np.arange(len(s)) == n // 8 % len(s))
         self.points.append(t)
         self.answers.append(y)
-        if (batch := n - self.stepped) >= 8 * min(max(n // 256, 1), 8):
+        longer = 1 if is_new or n == len(self.first) else 12
+        if (batch := n - self.stepped) >= 8 * min(max(longer * n // 256, 1), 8):
             for group in self.groups:
                 S, T = (max(batch, min(len(group.A), int(c / max(1 - group.kept, 1e-9)))) for c in (0.1, 1.0))
                 S, T = (turn if n // turn > self.stepped // turn else 0 for turn in (S, T))

@@ -12,7 +12,7 @@ from streamkernel import InputError, KernelClassifier
 from streamkernel.merging import second_order
 from streamkernel.merging.groups import left_in
 from streamkernel.second_order import metric, mixture, newton, restructuring
-from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.mixture_state import Group, Groups
 
 SINCE = newton.LONGEST_OF_MANY // 8 * newton.GROWING
 """The example from which steps of all groups are the longest ones."""
@@ -132,8 +132,7 @@ def test_merging_knows_what_long_steps_have_left_of_a_group(large, more):
 def test_a_group_with_another_capacity_has_the_same_rows():
     group = Group.empty(20, columns=1, room=16)
     group.rows[:], group.panels[:] = 1.0, 2.0
-    more, less = group.with_room(24), group.with_room(8)
-    assert group.with_room(16) is group
+    more, less = (Groups([20], [0], [0], columns=1, capacity=most, groups={0: group})[0] for most in (24, 8))
     assert (more.rows[:16] == 1.0).all()
     assert (more.panels[:, :16] == 2.0).all()
     assert not more.rows[16:].any()

@@ -307,6 +307,14 @@ def test_features_never_exceed_the_cap(cap, seeds, at_once):
         assert (model.n_seeds, model.n_features) == (expected, 8 * expected)
 
 
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+def test_a_model_takes_no_memory_before_its_first_event(estimator):
+    model = estimator()
+    assert model._raw_memory_usage < 100_000
+    model.predict_one({"x": 1.0})
+    assert model._raw_memory_usage > 1_000_000
+
+
 def test_a_huge_cap_allocates_no_memory(monkeypatch):
     """No more than 64 blocks are ever in use."""
     monkeypatch.setattr(growth, "FROM", 256)

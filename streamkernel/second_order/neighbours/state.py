@@ -83,7 +83,8 @@ def new_neighbours(stored: int, targets: int, places: int = FIRST) -> Neighbours
 def with_places(old: Neighbours, linear: Linear) -> Neighbours:
     """Return the same examples with room for inputs at the places that the linear function has room for."""
     points = np.zeros((min(len(linear.names), NEAR), len(old.weights)), np.float32)
-    points[: len(old.points)] = old.points
+    filled = slice(int(old.remembered[0]))
+    points[: len(old.points), filled] = old.points[:, filled]
     return old._replace(points=points)
 
 
