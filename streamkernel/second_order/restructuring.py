@@ -54,7 +54,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
 
 
 def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arrangement | None:
-    """Return the mixture with the groups that start now and without those that end, or ``None`` if there are none."""
+    """Return the mixture after groups have started or ended at this check, or ``None`` if none does."""
     if now.since < min(bandwidths.PROBED, growth.FROM):
         return None
     function, table, alone = now.state, now.table.copy(), len(arranger.alone)

@@ -285,7 +285,8 @@ def test_nothing_grows_where_all_is_learned(monkeypatch, estimator, law):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(way, tmp_path):
+def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(monkeypatch, way, tmp_path):
+    monkeypatch.setattr(growth, "NEEDLESS", 0.01)
     xs, _ = fine(1400)
     ys = np.random.default_rng(4).normal(size=len(xs))
     model, ended = regressor(forgetting="auto"), []
