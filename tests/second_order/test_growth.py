@@ -289,7 +289,8 @@ def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(monkeypatc
     monkeypatch.setattr(growth, "NEEDLESS", 0.01)
     xs, _ = fine(1400)
     ys = np.random.default_rng(4).normal(size=len(xs))
-    model, ended = regressor(forgetting="auto"), []
+    options = {"forgetting": "auto", "features_per_seed": 16, "max_features": 64}
+    model, ended = regressor(**options), []
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
         before = model._learner.table.copy()
         if i in (255, 256, 511, 512, 1023, 1024, 1030):
@@ -309,8 +310,7 @@ def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(monkeypatc
     assert all(schedule.is_due(n) for n in ended)
     assert model.n_seeds == 4 - len(ended)
     model._learner.settle()  # as merging does
-    empty = regressor(forgetting="auto").merge(copy.deepcopy(model))
-    for merged in (copy.deepcopy(model).merge(regressor(forgetting="auto")), empty):
+    for merged in (copy.deepcopy(model).merge(regressor(**options)), regressor(**options).merge(copy.deepcopy(model))):
         assert merged._learner.table[:, :2].tolist() == model._learner.table[:, :2].tolist()
         assert predictions(merged, xs[:9]) == pytest.approx(predictions(model, xs[:9]), abs=1e-6)
 
