@@ -146,11 +146,7 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     loss, most, bound = losses.value(code, parameter, f, target), 0.0, numbers.loss_bound
     if bound >= LARGEST_GRADIENT:
         most = bound = clip(g, numbers.gradient_bound, LARGEST_GRADIENT)
-    of_rule = step_work.mean
-    for c in range(columns):
-        of_rule[c] = w * g[c]
-    noise = (w * bound) ** 2 / (2.0 * numbers.block_size)
-    k, checked, is_forced = step_choices.choose(state.numbers, state.beta, of_rule, gamma, noise)
+    k, is_forced = step_choices.place(numbers, step_choices.grows(numbers))
     is_new = k == numbers.blocks
     if is_new and not features_of(state, kernel, rows, first, k, work):
         return BAD_VALUE, first
@@ -172,7 +168,7 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         distances2[m] = max(0.0, shrink * shrink * history[DISTANCE2] + eta * (eta * square - 2.0 * shrink * along))
         if not (square <= LARGEST_GRADIENT**2 and abs(along) <= LARGEST_GRADIENT**2):
             return DIVERGED, first
-    if not (abs(added) <= LARGEST_GRADIENT and vectors.within(of_rule, checked, LARGEST_GRADIENT)):
+    if not abs(added) <= LARGEST_GRADIENT:
         return DIVERGED, first
     # 2. the weights, and the functions
     _weigh(state, target, w, seen, most)
@@ -186,8 +182,6 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         _move(state, blocks, m, -etas[m] / history[SCALE], history[SCALE_SUM], scratch[m, :columns])
         history[SCALE_SUM] += _weight(MIXTURE, t) * history[SCALE]
         largest = max(largest, etas[m])
-    for c in range(columns):
-        state.beta[k, c] -= checked * of_rule[c]
     # 3. the counters
     step_choices.count(state, y, first, added, work.gradients[2, :1], w * loss, w)
     numbers.gradient_bound, numbers.last_step, numbers.blocks = bound, largest, blocks
