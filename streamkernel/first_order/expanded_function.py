@@ -58,7 +58,7 @@ def predicting(numbers: Any, functions: F64, members: Mapping[str, F64]) -> F64:
         return functions
     now, average = np.split(functions, 2, axis=-1)
     if members:
-        weights = members["member_weights"][1]
+        weights = bandwidths.factors(members["member_weights"][1])
         of_now, of_average = weights.reshape(2, -1)[:, bandwidths.member_of(len(functions), weights), None, None]
         return np.asarray(of_now * now + of_average * average)
     return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
