@@ -1,7 +1,7 @@
 """Rules that choose between a new block of features and an old one at each step, and bound the step.
 
 DSG is from Dai et al. 2014, UDSG and CDSG from Li and Póczos 2016. At the cap on features no rule adds a block. With
-steps of automatic size, which move all blocks, a rule decides only whether a step adds one.
+steps of automatic size, which move all blocks, a rule decides only whether a step adds one, and CDSG has no check.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class CDSG:
     max_step_ratio : float, default 1.0
         The longest step, in units of γ_t, at least 1. ``math.inf`` is the paper's line search, which suits batches;
         with single examples and a constant γ, its long steps add noise that never settles. With
-        ``step_size="auto"`` this parameter has no effect: the check is the paper's and moves no block. From 8,192
-        features on, checks then become rarer as features become more.
+        ``step_size="auto"`` there is no check: each step adds a block up to the cap or, without a cap, up to 128√t
+        features after t steps.
 
     Raises
     ------

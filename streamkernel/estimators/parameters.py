@@ -232,7 +232,6 @@ def new_function(
 def default_gamma(loss: losses.Loss) -> float:
     """Return the γ of steps of automatic size: a quarter of the inverse of the loss's curvature, at most 1.
 
-    The check of CDSG compares with it, and an intercept that is learned moves by it. It is in units of the mean
-    absolute error where the loss is directional.
+    An intercept that is learned moves by it. It is in units of the mean absolute error where the loss is directional.
     """
     return min(1.0, 0.25 / loss.curvature)

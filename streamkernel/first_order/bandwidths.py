@@ -2,12 +2,17 @@
 
 One bandwidth suits some streams, and which one, no rule knows before it has seen their targets. With M bandwidths the
 blocks b ≡ m (mod M) have the bandwidth m. They make a function f_m, which takes steps of automatic size on its own
-loss (:mod:`streamkernel.first_order.step_choices`), beside the average f̂_m of its iterates. The prediction is
+loss (:mod:`streamkernel.first_order.step_choices`), beside the average f̂_m of its iterates. It learns what the averages
+of the functions before it, which are wider by default, leave to learn:
 
-    f = Σ_m v_m f_m + v̂_m f̂_m
+    F_m = f_m + τ Σ_{j<m} f̂_j,   F̂_m = f̂_m + τ Σ_{j<m} f̂_j,   τ = Σ_m v̂_m / Σ_m (v_m + v̂_m)
+
+An average is behind on a stream that changes; it then has a small weight, and so has τ. The prediction is
+
+    f = Σ_m v_m F_m + v̂_m F̂_m
 
 and weights follow from losses, as in Raker (Shen, Chen and Giannakis, "Random Feature-based Online Multi-kernel
-Learning in Environments with Unknown Dynamics", 2019), but by Newton steps: with F the vector of all f_m and f̂_m,
+Learning in Environments with Unknown Dynamics", 2019), but by Newton steps: with F the vector of all F_m and F̂_m,
 
     A ← A + w Σ_c ℓ''_c F_c F_cᵀ,   u ← u - w A⁻¹ Σ_c ℓ'_c F_c,   v = argmin_{v ≥ 0} (v - u)ᵀA(v - u)
 
@@ -65,6 +70,24 @@ LARGEST_WEIGHT = 1e6
 """Bound on the weights of functions, far beyond those of functions that have learned anything."""
 
 
+def reliance_on_averages(weights: F64) -> float:
+    """Return τ from the weights v.
+
+    Examples
+    --------
+    >>> float(reliance_on_averages(np.array([0.125, 0.0, 0.125, 0.25])))
+    0.75
+    """
+    half, averages, total = len(weights) // 2, 0.0, 0.0
+    for k in range(half):
+        averages += weights[half + k]
+        total += weights[k] + weights[half + k]
+    return averages / total if total > 0.0 else 0.0
+
+
+_reliance = inlined(allocates=False)(reliance_on_averages)
+
+
 @score_members.member(0, allocates=False, error_model="numpy")
 def _score_members(state, kernel, work, out):  # type: ignore[no-untyped-def]
     numbers, coef, phi = state.numbers[0], state.coef, state.phi
@@ -98,10 +121,17 @@ def _score_members(state, kernel, work, out):  # type: ignore[no-untyped-def]
             now, past = members.scores[m, c] * normaliser, members.scores[bandwidths + m, c] * normaliser
             members.scores[m, c] = history[SCALE] * now
             members.scores[bandwidths + m, c] = (history[SCALE_SUM] * now - past) / weight if numbers.steps else 0.0
+    v = members.weights[_PREDICTING]
+    reliance = _reliance(v)
     for c in range(columns):
-        out[0, c] = 0.0
+        out[0, c] = earlier = 0.0
+        for m in range(bandwidths):
+            average = members.scores[bandwidths + m, c]
+            members.scores[m, c] += earlier
+            members.scores[bandwidths + m, c] += earlier
+            earlier += reliance * average
         for m in range(2 * bandwidths):
-            out[0, c] += members.weights[_PREDICTING, m] * members.scores[m, c]
+            out[0, c] += v[m] * members.scores[m, c]
         out[2, c], out[1, c] = out[0, c], out[0, c] + numbers.predicted_offset
 
 
@@ -146,15 +176,13 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
     loss, most, bound = losses.value(code, parameter, f, target), 0.0, numbers.loss_bound
     if bound >= LARGEST_GRADIENT:
         most = bound = clip(g, numbers.gradient_bound, LARGEST_GRADIENT)
-    of_rule = step_work.mean
-    for c in range(columns):
-        of_rule[c] = w * g[c]
-    noise = (w * bound) ** 2 / (2.0 * numbers.block_size)
-    k, checked, is_forced = step_choices.choose(state.numbers, state.beta, of_rule, gamma, noise)
+    k, is_forced = step_choices.place(numbers, step_choices.grows(numbers))
     is_new = k == numbers.blocks
     if is_new and not features_of(state, kernel, rows, first, k, work):
         return BAD_VALUE, first
     blocks = numbers.blocks + is_new
+    earlier, reliance = scratch[bandwidths + 1, :columns], _reliance(members.weights[_PREDICTING])
+    earlier[:] = 0.0
     for m in range(min(bandwidths, blocks)):
         history, gradient = members.steps[m], scratch[m, :columns]
         losses.derivative(code, parameter, members.scores[m], target, gradient)
@@ -164,7 +192,8 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
             unweighted += gradient[c] * gradient[c]
             gradient[c] *= w
             square += gradient[c] * gradient[c]
-            along += members.scores[m, c] * gradient[c]
+            along += (members.scores[m, c] - earlier[c]) * gradient[c]
+            earlier[c] += reliance * (members.scores[bandwidths + m, c] - earlier[c])
         error, sums = math.sqrt(unweighted) / numbers.curvature, (history[DISTANCE2], history[GRADIENTS2])
         eta, added2 = step_choices.step_size(numbers, sums, square, along, error, numbers.k_xx)
         shrink = 1.0 - eta * numbers.l2
@@ -172,7 +201,7 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         distances2[m] = max(0.0, shrink * shrink * history[DISTANCE2] + eta * (eta * square - 2.0 * shrink * along))
         if not (square <= LARGEST_GRADIENT**2 and abs(along) <= LARGEST_GRADIENT**2):
             return DIVERGED, first
-    if not (abs(added) <= LARGEST_GRADIENT and vectors.within(of_rule, checked, LARGEST_GRADIENT)):
+    if not abs(added) <= LARGEST_GRADIENT:
         return DIVERGED, first
     # 2. the weights, and the functions
     _weigh(state, target, w, seen, most)
@@ -186,8 +215,6 @@ def _step_of_members(state, kernel, rows, first, y, scores, gamma, step_work):  
         _move(state, blocks, m, -etas[m] / history[SCALE], history[SCALE_SUM], scratch[m, :columns])
         history[SCALE_SUM] += _weight(MIXTURE, t) * history[SCALE]
         largest = max(largest, etas[m])
-    for c in range(columns):
-        state.beta[k, c] -= checked * of_rule[c]
     # 3. the counters
     step_choices.count(state, y, first, added, work.gradients[2, :1], w * loss, w)
     numbers.gradient_bound, numbers.last_step, numbers.blocks = bound, largest, blocks
@@ -306,6 +333,19 @@ def member_of(blocks: int, weights: F64) -> I64:
     [0, 1, 2, 0, 1]
     """
     return np.arange(blocks) % (len(weights) // 2)
+
+
+def factors(weights: F64) -> F64:
+    """Return the factors of all f_m and f̂_m in the prediction, from the weights v.
+
+    Examples
+    --------
+    >>> factors(np.array([0.25, 0.0, 0.25, 0.5]))
+    array([0.25 , 0.   , 0.625, 0.5  ])
+    """
+    now, average = weights.reshape(2, -1)
+    later = np.append((now + average)[:0:-1].cumsum()[::-1], 0.0)
+    return np.concatenate([now, average + reliance_on_averages(weights) * later])
 
 
 def start(arena: Arena) -> None:

@@ -8,7 +8,6 @@ sums for the average.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -59,7 +58,7 @@ def predicting(numbers: Any, functions: F64, members: Mapping[str, F64]) -> F64:
         return functions
     now, average = np.split(functions, 2, axis=-1)
     if members:
-        weights = members["member_weights"][1]
+        weights = bandwidths.factors(members["member_weights"][1])
         of_now, of_average = weights.reshape(2, -1)[:, bandwidths.member_of(len(functions), weights), None, None]
         return np.asarray(of_now * now + of_average * average)
     return np.asarray(now + scoring.share(int(numbers["averaging"]), float(numbers["log_odds"])) * (average - now))
@@ -114,9 +113,8 @@ class ExpandedFunction(Learner):
 
     With `per_k_xx` γ is in units of 1/k(x, x): a step then moves f by the same amount with every kernel. With
     `per_error` γ is in units of the running mean of the absolute error, and at most 1/λ. With `automatic` a step moves
-    all blocks, by a size that follows from the gradients so far; γ is then the step size of a learned intercept and of
-    the check of CDSG. `epsilon` is ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step
-    moves; 0 for none.
+    all blocks, by a size that follows from the gradients so far; γ is then the step size of a learned intercept.
+    `epsilon` is ε of the preconditioner (1/B) Σ φ_k(x_i) φ_k(x_i)ᵀ + εI of the block that a step moves; 0 for none.
 
     `average` is the function that :meth:`scores` evaluates: ``scoring.LAST``, f; ``AVERAGE``, f̂_t = (1/t) Σ f_i; or
     a ``MIXTURE`` of f with an average that forgets the first steps. `intercept` is the constant that is added to f:
@@ -196,8 +194,6 @@ class ExpandedFunction(Learner):
         numbers = self._new_numbers(plan, columns, intercept)
         numbers["bandwidths"], numbers["doubles"] = self._bandwidths(plan.kernel), bandwidths.doubles(self.directions)
         code, n_new, n_reused, ratio = self._rule.parameters
-        if self._units & state.AUTOMATIC:  # the check moves nothing, so its line search is the paper's
-            ratio = math.inf
         key = int(domain_key(self._seed, "rule").view(np.int64))
         numbers["rule"], numbers["n_new"], numbers["n_reused"], numbers["max_step_ratio"] = code, n_new, n_reused, ratio
         numbers["rule_key"], numbers["step_units"], numbers["ridge"] = key, self._units, self._epsilon
@@ -237,7 +233,7 @@ class ExpandedFunction(Learner):
 
     @property
     def beta(self) -> F64:
-        """β without its scale, shape (blocks, columns), with spare capacity."""
+        """β without its scale, shape (blocks, columns), with spare capacity; 0 with steps of automatic size."""
         return self._arena["beta"]  # type: ignore[no-any-return]
 
     @property
@@ -261,7 +257,7 @@ class ExpandedFunction(Learner):
 
     @property
     def last_step(self) -> float:
-        """The last step η of the rule, which its check may have made longer or shorter than γ."""
+        """The last step η, which a check may have made longer or shorter than γ."""
         return float(self.numbers["last_step"])
 
     @property

@@ -18,13 +18,12 @@ from streamkernel.features.scaling import NOT_SCALED, Scales, state_of
 from streamkernel.first_order import bandwidths, expanded_function, sgd_step, single_event
 from streamkernel.first_order.expanded_function import ExpandedFunction, function_in
 from streamkernel.first_order.sgd_step import Scaling
+from streamkernel.first_order.step_choices import UNLIMITED
 from streamkernel.kernels import Kernel
 from streamkernel.learners import span, state
 from streamkernel.learners.base import RefusedError
 from streamkernel.learners.scoring import DISTANCE2, GRADIENTS2, SURE
 
-UNLIMITED = 1 << 32
-"""Seeds for each replica where the number of features has no cap."""
 _WORK = 1 << 20
 """Features times examples in one compiled call, about: other threads wait for it, a few milliseconds."""
 

@@ -191,8 +191,7 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
         vectors.add(gradient, g[i], 1.0)
     for c in range(columns):
         gradient[c] /= batch
-    # 2. the coordinate and the step; σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z;
-    # it is in units of k(x, x)², as ḡ and β are of a kernel of size 1
+    # 2. the coordinate and the step
     if numbers.k_xx > 0.0:
         square, fourth, largest = numbers.k_xx, numbers.k_xx**2, numbers.k_xx
     offset_gamma = gamma if is_automatic else 0.0  # γ is in units of the loss, and an intercept has no λ
@@ -206,10 +205,14 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
         offset_gamma *= error_scale
         if gamma * numbers.l2 > 1.0:
             gamma = 1.0 / numbers.l2
-    variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
     blocks = numbers.blocks
-    of_gradient = variance * (most_weight * bound / batch) ** 2
-    k, eta, is_forced = step_choices.choose(state.numbers, state.beta, gradient, gamma, of_gradient)
+    if is_automatic:
+        k, is_forced = step_choices.place(numbers, step_choices.grows(numbers))
+    else:  # σ² = E Var(Re z(x) conj z(x')) is at most E|z|⁴, and half of it for complex z; it is in units of k(x, x)²,
+        # as ḡ and β are of a kernel of size 1
+        variance = fourth / (size * (2.0 if numbers.components > numbers.terms else 1.0)) / (square * square or 1.0)
+        noise = variance * (most_weight * bound / batch) ** 2
+        k, eta, is_forced = step_choices.choose(state.numbers, state.beta, gradient, gamma, noise)
     # 3. (1/B) Σ φ_k(x_i) g_iᵀ
     panel, offset = k // per_panel, (k % per_panel) * size
     pull = gradient[0]
@@ -241,7 +244,6 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
             for part in range(numbers.components):
                 vectors.add(u[c, part], phi[panel, part, offset : offset + size], gain)
     now, along, gradient2, added2 = max(blocks, k + 1), 0.0, 0.0, 0.0
-    checked = eta
     if is_automatic:
         if is_gathered and k == blocks:
             for c in range(columns):
@@ -263,13 +265,12 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
     if numbers.intercept == MARGIN:
         added -= (offset_gamma or gamma) * (numbers.l2 + gradient[0])
     inside = vectors.within(u.reshape(-1), eta, LARGEST_GRADIENT) and abs(added) <= LARGEST_GRADIENT
-    inside &= vectors.within(gradient, checked, LARGEST_GRADIENT)
+    inside &= vectors.within(gradient, eta, LARGEST_GRADIENT)
     if not (inside and abs(numbers.scale * shrink) <= LARGEST_GRADIENT):
         return DIVERGED, first + batch - 1
     numbers.scale *= shrink
     if not 1e-12 <= abs(numbers.scale) <= 1e12:
         _fold(state)
-    move = -checked / numbers.scale
     if is_automatic:
         gain = -eta / (now * numbers.scale)
         step_choices.move(state, now, gain, g, step_work.total)
@@ -277,20 +278,19 @@ def step(state, kernel, rows, first, y, scores, gamma, step_work):  # type: igno
         numbers.gradient_sum += added2
         distance2 = shrink * shrink * numbers.distance2 + eta * (eta * gradient2 - 2.0 * shrink * along)
         numbers.distance2 = max(distance2, 0.0)
-    for c in range(columns):
-        state.beta[k, c] += move * gradient[c]
-        if is_automatic:
-            continue
-        for part in range(numbers.components):
-            change = u[c, part]
-            vectors.multiply(change, move)
-            if coef.shape[1] > columns:
-                vectors.add(coef[panel, columns + c, part, offset : offset + size], change, numbers.scale_sum)
-            vectors.move(coef[panel, c, part, offset : offset + size], change)
+    else:
+        gain = -eta / numbers.scale
+        vectors.add(state.beta[k], gradient, gain)
+        for c in range(columns):
+            for part in range(numbers.components):
+                change = u[c, part]
+                vectors.multiply(change, gain)
+                if coef.shape[1] > columns:
+                    vectors.add(coef[panel, columns + c, part, offset : offset + size], change, numbers.scale_sum)
+                vectors.move(coef[panel, c, part, offset : offset + size], change)
+        numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
     numbers.scale_sum += _weight(numbers.averaging, numbers.steps + 1.0) * numbers.scale
     # 5. the counters, and the values that the dashboard shows
-    if not is_automatic:
-        numbers.squared_norm += vectors.tree_sum(u.reshape(-1))
     step_choices.count(state, y, first, added, predictions, loss, total)
     numbers.gradient_bound, numbers.last_step, numbers.log_odds = bound, eta, log_odds
     numbers.error_scale, numbers.mean_square, numbers.mean_fourth = error_scale, square, fourth

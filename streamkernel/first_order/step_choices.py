@@ -36,19 +36,20 @@ from streamkernel.features.counter_rng import counter_bits
 from streamkernel.jit import Family, inlined, unit
 from streamkernel.learners.scoring import AVERAGE, FIRST_ORDER, has_range
 from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
-from streamkernel.learners.state import AUTOMATIC, HORIZON, LEARNED, NUMBERS_TYPE
-from streamkernel.rules import CDSG, DSG
+from streamkernel.learners.state import HORIZON, LEARNED, NUMBERS_TYPE
+from streamkernel.rules import CDSG, UDSG
 
 precondition = Family(
     "precondition", types.void(types.float64[:, ::1], types.float64, types.float64[:, ::1], types.float64[:, ::1])
 )
 """``precondition(0, phi, epsilon, g, a)`` sets `g`, shape (B, columns), to (ΦΦᵀ/B + εI)⁻¹ g; `phi` is Φᵀ, shape (P,
 B), and `a` is room, shape (B, B)."""
-_DSG, _CDSG = DSG.code, CDSG.code
-FEATURES_PER_STEP = 4096
-"""With steps of automatic size, N features have a check every N/4,096 steps. On single events a check asks for a new
-block at two steps of three, however many there are. The exact kernel's rate needs features that grow as √t (Rudi and
-Rosasco 2017); with checks that become rarer as features become more, they grow so."""
+_UDSG, _CDSG = UDSG.code, CDSG.code
+UNLIMITED = 1 << 32
+"""A cap on blocks from here on is no cap; also the seeds of a replica without a cap."""
+FEATURES_PER_ROOT = 128
+"""Features over the root of the number of steps, of CDSG without a cap and with steps of automatic size. The exact
+kernel's rate needs features that grow as √t (Rudi and Rosasco 2017)."""
 SHORTEST = 1.0 / 32.0
 """The shortest step over the longest one, so that a function still follows changes after a thousand steps."""
 _TOTAL = types.float64[:, :, :, ::1]
@@ -130,9 +131,26 @@ def longest_checked_step(beta, scale, g, gamma, noise):  # type: ignore[no-untyp
 
 
 @inlined
-def _uniform(key, t, n):  # type: ignore[no-untyped-def]
-    """Return a number below `n`, drawn for step `t`."""
-    return int((counter_bits(key, t) >> 11) * 2.0**-53 * n)
+def grows(numbers):  # type: ignore[no-untyped-def]
+    """Return whether the rule asks for a new block, without a check."""
+    if numbers.rule == _UDSG:
+        return numbers.blocks == 0 or numbers.steps % (numbers.n_new + numbers.n_reused) < numbers.n_new
+    if numbers.rule == _CDSG and numbers.most_blocks >= UNLIMITED:
+        features = numbers.blocks * numbers.block_size
+        return features * features < FEATURES_PER_ROOT**2 * (numbers.steps + 1)
+    return True
+
+
+@inlined
+def place(numbers, is_wanted):  # type: ignore[no-untyped-def]
+    """Return a block, a new one if that `is_wanted` (then the number of blocks), and whether the cap refused it.
+
+    An old block is drawn uniformly.
+    """
+    if is_wanted and numbers.blocks < numbers.most_blocks:
+        return numbers.blocks, False
+    bits = counter_bits(np.uint64(numbers.rule_key), numbers.steps) >> 11
+    return int(bits * 2.0**-53 * numbers.blocks), is_wanted
 
 
 @unit(
@@ -146,22 +164,14 @@ def choose(state, beta, g, gamma, noise):  # type: ignore[no-untyped-def]
     `beta` may have spare capacity. The arguments are those of :func:`longest_checked_step`.
     """
     numbers = state[0]
-    blocks, t = numbers.blocks, numbers.steps
-    may_grow = blocks < numbers.most_blocks  # at the cap there is an old block
     if numbers.rule == _CDSG:
-        if numbers.step_units & AUTOMATIC and t % max(1, blocks * numbers.block_size // FEATURES_PER_STEP) != 0:
-            return _uniform(np.uint64(numbers.rule_key), t, blocks), 0.0, False  # β is unchanged
-        k, eta = longest_checked_step(beta[:blocks], numbers.scale, g, gamma, noise)
+        k, eta = longest_checked_step(beta[: numbers.blocks], numbers.scale, g, gamma, noise)
         if eta > gamma:
             return k, min(eta, numbers.max_step_ratio * gamma), False
-        grows = True
-        if k >= 0 and not may_grow:
+        if k >= 0 and numbers.blocks == numbers.most_blocks:
             return k, eta, True
-    else:
-        grows = blocks == 0 or numbers.rule == _DSG or t % (numbers.n_new + numbers.n_reused) < numbers.n_new
-    if grows and may_grow:
-        return blocks, gamma, False
-    return _uniform(np.uint64(numbers.rule_key), t, blocks), gamma, grows
+    k, is_forced = place(numbers, numbers.rule == _CDSG or grows(numbers))
+    return k, gamma, is_forced
 
 
 @unit(types.void(FIRST_ORDER, types.int64, types.float64[::1], types.float64, _TOTAL), allocates=False)

@@ -104,8 +104,8 @@ class DSG:
     Parameters
     ----------
     rule : rules.Rule, default rules.CDSG()
-        The choice of a new block or an old block at each step. `CDSG` adds a block only where no old block reduces
-        the loss as much.
+        The choice of a new block or an old block at each step. With a given step size, `CDSG` adds a block only where
+        no old block reduces the loss as much.
     step_size : float or step_sizes.Step or "auto", default "auto"
         The step γ, by which a step moves one block, used unchanged for every kernel. With ``"auto"`` a step
         moves all blocks, the rule only decides whether a block is added, and the step size follows from the gradients

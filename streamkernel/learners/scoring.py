@@ -98,7 +98,8 @@ class Members(NamedTuple):
     Attributes
     ----------
     scores
-        The functions f_m and their averages at the row that was evaluated last, shape (2 × bandwidths, columns).
+        F_m and F̂_m of `streamkernel.first_order.bandwidths` at the row that was evaluated last, shape (2 × bandwidths,
+        columns).
     steps
         The state of the steps of each, shape (bandwidths, 4).
     mixer

@@ -95,7 +95,8 @@ def merge(
 def _shares(parts: Sequence[FirstOrderSummary], places: Sequence[Sequence[int]], weights: F64) -> F64 | None:
     """Return the shares of parts in each of several functions, shape (parts, 2 × bandwidths), or ``None``.
 
-    They are w_i v_i, so that Σ v f is the mean of the predictions with v = Σ w_i v_i. They need blocks that belong to
+    With a_i the factors of functions in the prediction of a part, they are w_i a_i/a, so that Σ a f is the mean of the
+    predictions with the factors a from the mean of v_i. They need blocks that belong to
     the same bandwidth in all parts; otherwise the merged model is a single function of all bandwidths.
     """
     if not all(part.members for part in parts):
@@ -104,8 +105,8 @@ def _shares(parts: Sequence[FirstOrderSummary], places: Sequence[Sequence[int]],
     count = v.shape[1] // 2
     if any(place % count != block % count for at in places for block, place in enumerate(at)):
         return None
-    mean = weights @ v
-    return np.where(mean > 0.0, weights[:, None] * v / np.where(mean > 0.0, mean, 1.0), weights[:, None])
+    factors, mean = np.array([bandwidths.factors(one) for one in v]), bandwidths.factors(weights @ v)
+    return np.where(mean > 0.0, weights[:, None] * factors / np.where(mean > 0.0, mean, 1.0), weights[:, None])
 
 
 def _merge_members(parts: Sequence[FirstOrderSummary], base: FirstOrderSummary, weights: F64) -> dict[str, F64]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,7 +45,7 @@ def function(loss="square", rule=RULES[0], kernel=KERNELS[0], size=8, blocks=6, 
         per_error=LOSSES[loss].directional,
         automatic=True,
         block_size=size,
-        max_features=blocks * size,
+        max_features=blocks and blocks * size,
         batch_size=batch,
         seed=seed,
         **options,
@@ -136,18 +138,21 @@ def test_after_thousands_of_steps_a_step_still_removes_a_part_of_the_error():
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_checks_become_rarer_with_more_features(batch):
-    f = function(rule=rules.CDSG(), size=1024, blocks=60, batch=batch)
-    X, y = noise(300 * batch, "square")
-    given, steps = rows(f, X), []
-    for t in range(300):
-        blocks, beta = f.n_blocks, f.beta[: f.n_blocks].copy()
-        f.learn(given.part(t * batch, (t + 1) * batch), y[t * batch : (t + 1) * batch])
-        steps.append((t, max(1, blocks // 4), f.n_blocks > blocks, np.array_equal(f.beta[:blocks], beta)))
-    assert {every for _, every, _, _ in steps} >= {1, 2, 3, 4}
-    assert all(t % every == 0 for t, every, grew, _ in steps if grew)
-    assert all(is_same for t, every, _, is_same in steps if t % every)
-    assert f.numbers["reused_steps"] == 300 - f.n_blocks
+def test_cdsg_adds_a_block_at_each_step_and_without_a_cap_grows_as_the_root_of_the_steps(batch):
+    capped, free = (function(rule=rules.CDSG(), size=64, blocks=blocks, batch=batch) for blocks in (6, None))
+    X, y = noise(120 * batch, "square")
+    given, counts = rows(free, X), []
+    for t in range(120):
+        part = slice(t * batch, (t + 1) * batch)
+        for f in (capped, free):
+            f.learn(given.part(part.start, part.stop), y[part])
+        if t == 50:
+            free.divide(1, 3)  # a replica has no cap either
+        counts.append((capped.n_blocks, free.n_blocks))
+    roots = [math.ceil(2.0 * math.sqrt(t)) for t in range(1, 121)]  # 128 features, two blocks
+    assert counts == [(min(t, 6), min(t, root)) for t, root in enumerate(roots, 1)]
+    assert (capped.numbers["forced_steps"], free.numbers["forced_steps"]) == (114, 0)
+    assert not capped.beta.any()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -240,12 +245,12 @@ def test_many_small_blocks_learn_as_well_as_few_large_ones(stream, least):
     """Without a number given, behind a scaler; with a fixed γ, R² was 0.44 and 0.63 at best, and more blocks made it
     worse."""
     found = {}
-    for rule, cap in [(rule, 4096) for rule in RULES] + [(rules.CDSG(), 16_384)]:
+    for rule, cap in [(rule, 4096) for rule in RULES] + [(rules.CDSG(), None)]:
         learner = learners.DSG(rule=rule, features_per_seed=32)
         model = preprocessing.StandardScaler() | KernelRegressor(learner=learner, max_features=cap)
         found[rule, cap] = evaluate.progressive_val_score(stream.take(5000), model, metrics.R2()).get()
     assert min(found.values()) > least
-    assert found[rules.CDSG(), 16_384] > found[rules.CDSG(), 4096] - 0.005
+    assert found[rules.CDSG(), None] > found[rules.CDSG(), 4096] - 0.005
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)

@@ -70,7 +70,7 @@ def test_three_classes_have_three_columns(gamma):
     compiled = FirstOrderLearner(
         kernels.Gaussian(SIGMA),
         losses.Logistic(),
-        rules.CDSG(np.inf if gamma is None else 1.0),
+        rules.CDSG(),
         step_sizes.Constant(gamma or 1.0),
         block_size=16,
         max_features=32 * 16,

@@ -195,6 +195,12 @@ def cdsg(longest):
     return rule
 
 
+def by_root(model, gradient, gamma, noise, room):
+    """CDSG with steps of automatic size: a new block at every step; without a cap, 128√t features after t steps."""
+    grows = room and (model.most_blocks < np.inf or model.n_blocks * model.block_size < 128 * (model.t + 1) ** 0.5)
+    return (model.n_blocks if grows else model.drawn_block()), gamma
+
+
 def checked_step(beta, g, gamma, noise):
     """Return the largest η with 2‖β - ηg‖² + 2η²·noise ≤ ‖β‖² + γ²‖g‖², 0 if there is none."""
     a = 2.0 * (g @ g) + 2.0 * noise
@@ -409,7 +415,6 @@ class Reference:
         if k == self.n_blocks:
             self._add_block(phi.shape[1])
 
-        checked = eta
         change = phi.T @ g / batch
         if self.epsilon:
             change = np.linalg.solve(phi.T @ phi / batch + self.epsilon * np.eye(phi.shape[1]), change)
@@ -420,7 +425,8 @@ class Reference:
         shrink = 1.0 - eta * self.l2
         self.alpha, self.beta = shrink * self.alpha, shrink * self.beta
         self.alpha[slice(None) if self.curvature else k] -= eta * change
-        self.beta[k] -= checked * gradient
+        if not self.curvature:
+            self.beta[k] -= eta * gradient
         self.iterates.append(self.alpha)
         weight = (self.t + 1) * (self.t + 2) * (self.t + 3)
         self.late_sum, self.late_weight = self.late_sum + weight * self.alpha, self.late_weight + weight

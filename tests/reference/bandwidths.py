@@ -26,10 +26,12 @@ class Mixed:
         self.size, self.largest, self.bound, self.total, self.t = 0.0, 0.0, 0.0, 0.0, 0
 
     def members(self, z):
-        """Return f_m and f̂_m at the features of one example, shape (2 × bandwidths, columns)."""
+        """Return F_m and F̂_m at the features of one example, shape (2 × bandwidths, columns), and what f_m is not."""
         m = np.arange(len(z)) // self.height % self.count
         of = [z * (m == i) for i in range(self.count)]
-        return np.array([one @ self.now for one in of] + [one @ self.sums / max(self.total, 1) for one in of])
+        averages = np.array([one @ self.sums / max(self.total, 1) for one in of])
+        before = self.v[self.count :].sum() / (self.v.sum() or 1.0) * (averages.cumsum(axis=0) - averages)
+        return np.concatenate([np.array([one @ self.now for one in of]) + before, averages + before]), before
 
     def grow(self, rows):
         """Add coefficients of 0."""
@@ -38,11 +40,11 @@ class Mixed:
 
     def score(self, z):
         """Return f."""
-        return self.v @ self.members(z)
+        return self.v @ self.members(z)[0]
 
     def learn(self, z, target, w, is_number):
         """Take the step after the blocks have grown."""
-        F = self.members(z)
+        F, before = self.members(z)
         norm = np.linalg.norm(self.derivatives(self.v @ F, target)[0])
         self.bound = norm if self.bound == 0.0 else max(self.bound, min(2 * self.bound, norm))
         most = self.bound if is_number else 0.0
@@ -54,7 +56,7 @@ class Mixed:
                 continue
             g = clipped(self.derivatives(F[i], target)[0], most)
             longest = np.linalg.norm(g) / self.curvature / (np.linalg.norm(w * g) or np.inf)
-            square, along = w * w * g @ g, w * F[i] @ g
+            square, along = w * w * g @ g, w * (F[i] - before[i]) @ g
             self.gradients2[i] += max(0.0, square + 2 * self.l2 * along + self.l2**2 * self.norm2[i])
             eta = longest * max(LEAST, 1 / np.sqrt(self.t + 1.0))
             eta = min(longest, max(eta, np.sqrt(self.norm2[i] / (self.gradients2[i] or np.inf))))

@@ -1,7 +1,8 @@
 """DSG with the check (CDSG): f(x) = Σ_b φ_b(x)ᵀα_b, where a step on one example adds at most one block of features.
 
-With a number γ a step moves one block, as in the papers. Without one ("auto") it moves all n blocks, by a length η from
-all gradients so far, and a prediction is a mixture of f and f̂ = Σ_t w_t f_t / Σ_t w_t, w_t = t(t + 1)(t + 2).
+With a number γ a step moves one block, as in the papers. Without one ("auto") there is no check: each step adds a block
+until there are as many as may be, and moves all n, by a length η from all gradients so far, and a prediction is a
+mixture of f and f̂ = Σ_t w_t f_t / Σ_t w_t, w_t = t(t + 1)(t + 2).
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from streamkernel.features.counter_rng import counter_bits, domain_key
 class CDSG:
     def __init__(self, phi, loss, most_blocks, outputs, columns=1, gamma=None, curvature=0.25, l2=0.0, seed=0):
         self.phi, self.loss, self.most_blocks, self.l2, self.key = phi, loss, most_blocks, l2, domain_key(seed, "rule")
-        self.is_auto, self.gamma, self.curvature = gamma is None, gamma or min(1, 0.25 / curvature), curvature
+        self.is_auto, self.gamma, self.curvature = gamma is None, gamma, curvature
         self.noise = loss.bound(columns) ** 2 / outputs  # M²σ²
         self.alpha, self.sum = np.zeros((2, most_blocks, outputs, columns))
         self.beta, self.n, self.t, self.running_loss = np.zeros((most_blocks, columns)), 0, 0, 0.0
@@ -36,7 +37,7 @@ class CDSG:
         eta = np.where(b**2 >= 4 * a * c, (np.sqrt(np.maximum(b**2 - 4 * a * c, 0)) - b) / (2 * a), 0.0)
         longest = eta.max(initial=0.0)
         if longest > self.gamma:
-            return eta.argmax(), longest if self.is_auto else self.gamma
+            return eta.argmax(), self.gamma
         if self.n < self.most_blocks:
             return self.n, self.gamma
         drawn = (int(counter_bits(self.key, np.uint64(self.t))) >> 11) * self.n >> 53
@@ -50,18 +51,20 @@ class CDSG:
         if self.running_loss > 0:
             gain = (loss - self.loss.value(average, y)) / self.running_loss
             self.log_odds = np.clip((1 - 1 / 50) * self.log_odds + gain, -40, 40)
-        k, checked = self.choose(g)
-        self.n, eta, moved = max(self.n, k + 1), checked, checked * (np.arange(self.most_blocks) == k)
         if self.is_auto:  # η = ‖f‖/√Σ‖∇‖², at most what moves f by its error, |g|/ℓ''_most, at least a part of that
             self.gradients2 += g @ g + 2 * self.l2 * f @ g + self.l2**2 * self.norm2
             most = 1 / self.curvature
             eta = min(most, max(np.sqrt(self.norm2 / self.gradients2), most / np.sqrt(self.t + 1), most / 32))
             shrunk = 1 - eta * self.l2
             self.norm2 = max(shrunk**2 * self.norm2 - 2 * eta * shrunk * f @ g + eta**2 * g @ g, 0)
+            self.n = min(self.n + 1, self.most_blocks)
             moved = eta / self.n * (np.arange(self.most_blocks) < self.n)
+        else:
+            k, eta = self.choose(g)
+            self.n, moved = max(self.n, k + 1), eta * (np.arange(self.most_blocks) == k)
+            self.beta *= 1 - eta * self.l2
+            self.beta[k] -= eta * g
         self.alpha = (1 - eta * self.l2) * self.alpha - np.einsum("b,bp,c->bpc", moved, phi, g)
-        self.beta *= 1 - eta * self.l2
-        self.beta[k] -= checked * g
         self.t += 1
         self.sum += self.t * (self.t + 1) * (self.t + 2) * self.alpha
         self.running_loss += (loss - self.running_loss) / min(self.t, 1000)
