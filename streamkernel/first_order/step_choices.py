@@ -15,7 +15,7 @@ than one draw, and has none of its variance: a step on one block contracts only 
 In the space of the kernel k̂(x, x') = (1/n) Σ_b φ_b(x)·φ_b(x') of the n blocks, the mean gradient of a batch is
 ∇ = (1/B) Σ g_i k̂(x_i, ·). The step is
 
-    α_b ← α_b - (η/n) (1/B) Σ φ_b(x_i) g_iᵀ   for all b,   η = ‖f‖ / √Σ‖∇‖²
+    α_b ← α_b - (η/n) (1/B) Σ φ_b(x_i) g_iᵀ   for all b,   η = ‖f‖ √(2/Σ‖∇‖²)
 
 with the sum over all steps so far: the distance over gradients of Ivgi, Hinder and Carmon (2023), which follows the
 units of the loss, the size of the kernel and of the batch. No step moves f by more than the error e of the batch
@@ -262,7 +262,7 @@ def step_size(numbers, sums, square, along, error, k_xx):  # type: ignore[no-unt
     most = error / math.sqrt(square * k_xx) if square * k_xx > 0.0 else 0.0
     eta = most * max(SHORTEST, 1.0 / math.sqrt(numbers.steps + 1.0))
     if gradient_sum + added > 0.0:
-        eta = max(eta, math.sqrt(norm2 / (gradient_sum + added)))
+        eta = max(eta, math.sqrt(2.0 * norm2 / (gradient_sum + added)))
     eta = min(eta, most)
     if eta * numbers.l2 > 1.0:
         eta = 1.0 / numbers.l2

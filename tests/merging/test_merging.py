@@ -860,7 +860,8 @@ def test_models_that_were_pruned_differently():
     refused(one, "features in all at most", other, pruned(600, seed=3))
     united = copy.deepcopy(one).merge(other)
     found = np.array(united.predict_many(frame(xs))) - united._learner.numbers["offset"]
-    assert (united.n_features, found) == (64, pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9))
+    assert one.n_features < united.n_features <= one.n_features + other.n_features  # some may be the same
+    assert found == pytest.approx(0.5 * f[0] + 0.5 * f[1], abs=1e-9)
     model, second = pruned(2500, "newton", seed=1), pruned(2500, "newton", seed=2)
     refused(model, "pruned differently", second)
     xs, ys = stream(2500)

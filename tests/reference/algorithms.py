@@ -442,7 +442,7 @@ class Reference:
         square = self.n_blocks * (direction**2).sum()
         self.gradients.append(square + 2.0 * self.l2 * along + self.l2**2 * self.distance2)
         most = error / np.sqrt(square * k_xx) if square else 0.0
-        wanted = np.sqrt(self.distance2 / sum(self.gradients)) if sum(self.gradients) else 0.0
+        wanted = np.sqrt(2.0 * self.distance2 / sum(self.gradients)) if sum(self.gradients) else 0.0
         eta = min(most, max(wanted, most / np.sqrt(self.t + 1), most / 32.0))
         eta = min(eta, 1.0 / self.l2) if self.l2 else eta
         shrink = 1.0 - eta * self.l2

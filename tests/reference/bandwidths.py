@@ -59,7 +59,7 @@ class Mixed:
             square, along = w * w * g @ g, w * (F[i] - before[i]) @ g
             self.gradients2[i] += max(0.0, square + 2 * self.l2 * along + self.l2**2 * self.norm2[i])
             eta = longest * max(LEAST, 1 / np.sqrt(self.t + 1.0))
-            eta = min(longest, max(eta, np.sqrt(self.norm2[i] / (self.gradients2[i] or np.inf))))
+            eta = min(longest, max(eta, np.sqrt(2.0 * self.norm2[i] / (self.gradients2[i] or np.inf))))
             shrink = 1 - eta * self.l2
             self.norm2[i] = max(0.0, shrink**2 * self.norm2[i] + eta * (eta * square - 2 * shrink * along))
             self.now[m == i] = shrink * self.now[m == i] - eta / n * np.outer(z[m == i], w * g)

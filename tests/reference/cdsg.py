@@ -51,10 +51,10 @@ class CDSG:
         if self.running_loss > 0:
             gain = (loss - self.loss.value(average, y)) / self.running_loss
             self.log_odds = np.clip((1 - 1 / 50) * self.log_odds + gain, -40, 40)
-        if self.is_auto:  # η = ‖f‖/√Σ‖∇‖², at most what moves f by its error, |g|/ℓ''_most, at least a part of that
+        if self.is_auto:  # η = ‖f‖√(2/Σ‖∇‖²), at most what moves f by its error, |g|/ℓ''_most, at least a part of that
             self.gradients2 += g @ g + 2 * self.l2 * f @ g + self.l2**2 * self.norm2
             most = 1 / self.curvature
-            eta = min(most, max(np.sqrt(self.norm2 / self.gradients2), most / np.sqrt(self.t + 1), most / 32))
+            eta = min(most, max(np.sqrt(2 * self.norm2 / self.gradients2), most / np.sqrt(self.t + 1), most / 32))
             shrunk = 1 - eta * self.l2
             self.norm2 = max(shrunk**2 * self.norm2 - 2 * eta * shrunk * f @ g + eta**2 * g @ g, 0)
             self.n = min(self.n + 1, self.most_blocks)
