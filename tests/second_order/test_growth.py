@@ -19,6 +19,7 @@ from streams import WAYS, content, examples, frame, in_calls, learn, nested, pre
 from streamkernel import (
     InputError,
     KernelClassifier,
+    KernelMultiLabelClassifier,
     KernelMultiTargetRegressor,
     KernelRegressor,
     losses,
@@ -315,6 +316,14 @@ def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(monkeypatc
     table, has = groups_together(parts, np.array([1.0, 0.0]))
     assert np.array_equal(table, model._learner.table)  # a model without events revives no block
     assert np.array_equal(has[0], table[:, 0] > 0)
+
+
+def test_several_labels_begin_larger_groups():
+    xs, f = fine(600)
+    model = KernelMultiLabelClassifier(**nested(**GROWING))
+    for x, value in zip(xs, f.tolist(), strict=True):
+        model.learn_one(x, {"above 0": value > 0.0, "above 1": value > 1.0})
+    assert any(stages(model))
 
 
 @pytest.mark.parametrize("weight", [10.0, 100.0])
