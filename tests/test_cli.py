@@ -639,7 +639,7 @@ def test_the_demo_leaves_a_plot_and_a_model(tmp_path: Path, monkeypatch: pytest.
     assert answer.exit_code == 0, answer.stderr
     assert (tmp_path / "demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
     model = load(tmp_path / "demo" / "model-1.safetensors")
-    assert 1024 < model.n_features <= 4096
+    assert 512 <= model.n_features <= 4096
     assert len((tmp_path / "demo" / "predictions-2.jsonl").read_bytes().splitlines()) == 1500
     assert "LogisticRegression, last 1,000" in answer.stderr
 

@@ -2,12 +2,12 @@
 
 One bandwidth suits some streams, and which one, no rule knows before it has seen their targets. With M bandwidths the
 blocks b ≡ m (mod M) have the bandwidth m. They make a function f_m, which takes steps of automatic size on its own
-loss (:mod:`streamkernel.first_order.step_choices`), beside the average f̂_m of its iterates. It learns what the averages
-of the functions before it, which are wider by default, leave to learn:
+loss (:mod:`streamkernel.first_order.step_choices`), beside the average f̂_m of its iterates. f_m learns what the
+averages of the wider functions before it leave to learn:
 
     F_m = f_m + τ Σ_{j<m} f̂_j,   F̂_m = f̂_m + τ Σ_{j<m} f̂_j,   τ = Σ_m v̂_m / Σ_m (v_m + v̂_m)
 
-An average is behind on a stream that changes; it then has a small weight, and so has τ. The prediction is
+An average is behind on a stream that changes; its weight is then small, and so is τ. The prediction is
 
     f = Σ_m v_m F_m + v̂_m F̂_m
 

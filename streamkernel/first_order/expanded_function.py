@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -203,9 +204,14 @@ class ExpandedFunction(Learner):
         self.directions.reserve(1)
 
     def _plan(self, kernel: Kernel) -> KernelProgram:
-        """Return the program of a kernel, in which functions of halved bandwidths share directions."""
-        halves = isinstance(kernel, MultiScale) and all(2.0 * b == a for a, b in itertools.pairwise(kernel.multiples))
-        return KernelProgram(kernel, self._seed, SHARED if halves and self._bandwidths(kernel) > 1 else BY_BLOCKS)
+        """Return the program of a kernel; several functions begin with the widest, and share directions if bandwidths
+        halve.
+        """
+        if not isinstance(kernel, MultiScale) or self._bandwidths(kernel) == 1:
+            return KernelProgram(kernel, self._seed, BY_BLOCKS)
+        multiples = tuple(sorted(kernel.multiples, reverse=True))
+        halves = all(2.0 * b == a for a, b in itertools.pairwise(multiples))
+        return KernelProgram(replace(kernel, multiples=multiples), self._seed, SHARED if halves else BY_BLOCKS)
 
     def _bandwidths(self, kernel: Kernel) -> int:
         """Return the number of functions: one for each bandwidth of a `MultiScale`, with automatic steps on events."""

@@ -17,11 +17,11 @@ In the space of the kernel k̂(x, x') = (1/n) Σ_b φ_b(x)·φ_b(x') of the n bl
 
     α_b ← α_b - (η/n) (1/B) Σ φ_b(x_i) g_iᵀ   for all b,   η = ‖f‖ √(2/Σ‖∇‖²)
 
-with the sum over all steps so far: the distance over gradients of Ivgi, Hinder and Carmon (2023), which follows the
-units of the loss, the size of the kernel and of the batch. No step moves f by more than the error e of the batch
-anywhere, that is η ≤ η_most = e/(‖∇‖√k(x, x)), and none is shorter than η_most/√t or η_most/32: f has to leave 0 at
-first, and to follow changes later. ‖f‖² is updated at each step, ‖f‖² ← ‖f‖² - 2η⟨∇, f⟩ + η²‖∇‖²; n Σ‖α_b‖² would
-overstate the first steps, which moved few blocks.
+with the sum over all steps so far: √2 times the distance over gradients of Ivgi, Hinder and Carmon (2023), or once the
+distance for losses with a kink. It follows the units of the loss, the size of the kernel and of the batch. No step
+moves f by more than the error e of the batch anywhere, that is η ≤ η_most = e/(‖∇‖√k(x, x)), and none is shorter than
+η_most/√t or η_most/32: f has to leave 0 at first, and to follow changes later. ‖f‖² is updated at each step,
+‖f‖² ← ‖f‖² - 2η⟨∇, f⟩ + η²‖∇‖²; n Σ‖α_b‖² would overstate the first steps, which moved few blocks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from streamkernel.features.counter_rng import counter_bits
 from streamkernel.jit import Family, inlined, unit
 from streamkernel.learners.scoring import AVERAGE, FIRST_ORDER, has_range
 from streamkernel.learners.span import LARGEST, LEAST, limits, observe, within
-from streamkernel.learners.state import HORIZON, LEARNED, NUMBERS_TYPE
+from streamkernel.learners.state import HORIZON, LEARNED, NUMBERS_TYPE, PER_ERROR
 from streamkernel.rules import CDSG, UDSG
 
 precondition = Family(
@@ -52,6 +52,8 @@ FEATURES_PER_ROOT = 128
 kernel's rate needs features that grow as √t (Rudi and Rosasco 2017)."""
 SHORTEST = 1.0 / 32.0
 """The shortest step over the longest one, so that a function still follows changes after a thousand steps."""
+STRETCH = 2.0
+"""The factor in η² of losses whose gradients vanish at the minimum; of others, f would run away from the intercept."""
 _TOTAL = types.float64[:, :, :, ::1]
 
 
@@ -262,7 +264,8 @@ def step_size(numbers, sums, square, along, error, k_xx):  # type: ignore[no-unt
     most = error / math.sqrt(square * k_xx) if square * k_xx > 0.0 else 0.0
     eta = most * max(SHORTEST, 1.0 / math.sqrt(numbers.steps + 1.0))
     if gradient_sum + added > 0.0:
-        eta = max(eta, math.sqrt(2.0 * norm2 / (gradient_sum + added)))
+        stretch = 1.0 if numbers.step_units & PER_ERROR else STRETCH
+        eta = max(eta, math.sqrt(stretch * norm2 / (gradient_sum + added)))
     eta = min(eta, most)
     if eta * numbers.l2 > 1.0:
         eta = 1.0 / numbers.l2

@@ -14,8 +14,8 @@ larger groups by the same fraction and another bandwidth is preferable; or if th
 examples per output of the largest group, constant steps on a single block are better than all Newton steps by that
 fraction;
 * else a single block ends, if the loss would grow by less than the fraction `NEEDLESS` without it
-(:func:`~streamkernel.second_order.weights.loss_without`), until the model is reset. The best one stays, the one that
-may have a metric, and the one whose features the forgetting group shares.
+(:func:`~streamkernel.second_order.weights.loss_without`), until the model is reset. Three stay: the best
+one, the one that may be in a metric, and the one whose features the forgetting group shares.
 
 There are at most two larger groups: a new one replaces the second largest, and learns beside the largest until the
 mixture gives it the weight. Where no larger one is possible, the second largest ends once the largest has `MATURE`
@@ -125,7 +125,9 @@ def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int 
 
 
 def _are_possible(single: list[list[int]], alone: list[int], seen: int, restarted: int) -> bool:
-    """Return whether these can be the single blocks: the original ones, or one at either end in a metric, or fewer."""
+    """Return whether these can be the single blocks: the original ones, one at either end in a metric, and
+    some that have ended.
+    """
     count = len(alone)
     changed = [g for g, (_, rung, _) in enumerate(single) if rung != g]
     latest = [restarted if blocks and rung == g else seen for g, (blocks, rung, _) in enumerate(single)]

@@ -191,7 +191,7 @@ class SecondOrderLearner(StoredMixture):
         )
 
     def finish(self) -> None:
-        """Take or apply the Newton step that is due, and start a larger group if one is due."""
+        """Take or apply the Newton step that is due, and start or end groups if that is due."""
         if not self.is_unfinished:
             return
         self._step_if_due()
@@ -263,7 +263,7 @@ class SecondOrderLearner(StoredMixture):
         return self.examples - since + schedule.last_due(since)
 
     def _grow_if_due(self) -> None:
-        """Start or end a larger group if that is due."""
+        """Start and end groups if that is due."""
         if self._live.since >= growth.FROM and not self.is_joint:
             descents = expected_descent(self._live, self._arranger)
             self._live.state.numbers["new_descent"], self._live.state.numbers["old_descent"] = descents

@@ -214,7 +214,7 @@ class Groups:
 
     @classmethod
     def of(cls, groups: Sequence[Group]) -> Groups:
-        """Return groups as one, for files."""
+        """Return these groups with their arrays joined, for files."""
         count, columns, capacity = len(groups), len(groups[0].newton), len(groups[0].rows)
         counts, parts = [len(group.factor) for group in groups], dict(enumerate(groups))
         return cls(counts, [0] * count, range(count), columns=columns, capacity=capacity, groups=parts)

@@ -112,7 +112,7 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 
 
 def _losses(now: Arrangement) -> F64:
-    """Return the running losses by Newton steps and by constant ones, shape (2, groups), infinite of no group."""
+    """Return the running losses by Newton and constant steps, shape (2, groups), infinite where there is no group."""
     losses = now.state.losses[: now.state.slots[slots.SMALL]].reshape(2, -1)
     return np.where(now.table[:, 0] > 0, losses, np.inf)
 
@@ -129,11 +129,11 @@ def _needless(now: Arrangement, groups: Sequence[int]) -> int | None:
     by_target = np.split(function.mixer, targets), np.split(function.signed, targets), _sizes(now)
     for mixer, u, size in zip(*by_target, strict=True):
         for g in costs if mixer.any() else ():
-            costs[g] += loss_without(mixer, u, [g, steady + g]) / (size * targets)
+            remembered = (1.0 - MEMORY ** (seen - int(now.table[g, 2]))) / (1.0 - MEMORY)
+            costs[g] += loss_without(mixer, u, [g, steady + g]) / (size * targets * remembered)
     least = min(costs, key=costs.__getitem__, default=None)
-    remembered = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
-    worst = growth.NEEDLESS * remembered * float(numbers[0]["running_loss"])
-    return least if least is not None and costs[least] < worst else None
+    loss = float(numbers[0]["running_loss"] * numbers[0]["weight"] / seen)
+    return least if least is not None and costs[least] < growth.NEEDLESS * loss else None
 
 
 def _pays(now: Arrangement, g: int) -> bool:
@@ -171,7 +171,7 @@ def _examples(now: Arrangement, g: int) -> float:
 
 
 def _sizes(now: Arrangement) -> F64:
-    """Return the units of the losses of several numbers; one number and labels have none."""
+    """Return the units of the losses of several numbers, 1 for a single number and for labels."""
     numbers = now.state.numbers
     have_units = len(numbers) > 1 and numbers[0]["intercept"] == state.MEAN
     return np.asarray(numbers["error_scale"] if have_units else np.ones(len(numbers)))

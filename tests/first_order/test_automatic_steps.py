@@ -266,3 +266,17 @@ def test_the_size_of_blocks_hardly_matters(size, batch):
     model = preprocessing.StandardScaler() | KernelRegressor(learner=learner, max_features=512)
     found = evaluate.progressive_val_score(synth.Friedman(seed=1).take(3000), model, metrics.R2()).get()
     assert found > (0.65 if batch == 1 else 0.55)
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.8])
+def test_a_quantile_does_not_run_away_from_its_intercept(tau):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(8000, 4))
+    y = X[:, 0] + 0.3 * generator.normal(size=8000)
+    model, costs = KernelRegressor(learner="dsg", loss="quantile", tau=tau), []
+    for x, target in zip(X.tolist(), y.tolist(), strict=True):
+        inputs = dict(zip("abcd", x, strict=True))
+        error = target - model.predict_one(inputs)
+        costs.append(max(tau * error, (tau - 1.0) * error))
+        model.learn_one(inputs, target)
+    assert np.mean(costs[6000:]) < np.mean(costs[:2000])

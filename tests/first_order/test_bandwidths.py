@@ -16,7 +16,7 @@ from streamkernel.learners.span import limits
 from streamkernel.learners.state import MEAN, NOTHING
 
 HALVES = kernels.MultiScale(kernels.Gaussian(1.0), (2.0, 1.0, 0.5))
-OTHERS = kernels.MultiScale(kernels.Gaussian(1.0), (1.0, 0.5, 2.0))
+OTHERS = kernels.MultiScale(kernels.Gaussian(1.0), (2.0, 1.0, 0.4))
 """With the directions of the first bandwidth in the blocks of all, and with other ones in each block."""
 
 SMALL = {"kernel": HALVES, "learner": learners.DSG(features_per_seed=8), "max_features": 48}
@@ -197,3 +197,15 @@ def test_a_file_with_impossible_functions_is_refused(name, change):
     tensors = f.tensors()
     with pytest.raises(ValueError, match="expected"):
         f.restore(tensors | {name: change(tensors[name])})
+
+
+def test_the_order_of_multiples_changes_nothing():
+    xs, y, _ = stream("square")
+    said = []
+    for multiples in ((2.0, 1.0, 0.5), (0.5, 1.0, 2.0), (1.0, 0.5, 2.0)):
+        kernel = kernels.MultiScale(kernels.Gaussian(1.0), multiples)
+        model = KernelRegressor(**(SMALL | {"kernel": kernel}))
+        for x, target in zip(xs, y.tolist(), strict=True):
+            model.learn_one(x, target)
+        said.append([model.predict_one(x) for x in xs[:9]])
+    assert said[0] == said[1] == said[2]

@@ -540,14 +540,14 @@ class Mixture:
 
         The cost is the least ½(u' - u)ᵀA(u' - u) over all u' that are 0 for the functions of the block.
         """
-        worst = NEEDLESS * self.running * (1.0 - MEMORY**self.seen) / (1.0 - MEMORY)
-        losses = {}
+        worst, losses = NEEDLESS * self.running * self.weight / self.seen, {}
         for g in blocks:
             if self.groups[g] and self.seen - self.groups[g].born >= SETTLED * len(self.groups[g].A):
                 stay = np.setdiff1d(np.arange(len(self.u)), [g, g + len(self.groups)])
                 off = -self.u
                 off[stay] += np.linalg.solve(self.A[np.ix_(stay, stay)], (self.A @ self.u)[stay])
-                losses[g] = 0.5 * off @ self.A @ off
+                remembered = (1.0 - MEMORY ** (self.seen - self.groups[g].born)) / (1.0 - MEMORY)
+                losses[g] = 0.5 * off @ self.A @ off / remembered
                 self.margins.append(abs(losses[g] / worst - 1.0))
         if losses and min(losses.values()) < worst:
             self.end(min(losses, key=losses.get))

@@ -318,6 +318,17 @@ def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(monkeypatc
     assert np.array_equal(has[0], table[:, 0] > 0)
 
 
+def test_no_more_blocks_end_if_all_events_weigh_less():
+    """Of events with a small weight, the same share of a smaller loss is compared."""
+    xs, ys = fine(1100)
+    blocks = []
+    for w in (1.0, 0.01):
+        model = regressor(features_per_seed=16, max_features=64)
+        model.learn_many(frame(xs), ys, w=np.full(len(xs), w))
+        blocks.append(model.n_seeds)
+    assert blocks == [3, 4]
+
+
 def test_several_labels_begin_larger_groups():
     xs, f = fine(600)
     model = KernelMultiLabelClassifier(**nested(**GROWING))
