@@ -1,8 +1,7 @@
 """The function f(x) = Σ_b φ_b(x)ᵀ α_b that first-order steps learn: its coefficients and its evaluation.
 
 The functions are the columns of f and, if there is an average, the columns of the average. Compiled code keeps α
-without its scale in panels, ``coef[panel, column, component, feature]``, and after the columns of f the running
-sums for the average.
+without its scale in panels, ``coef[panel, column, component, feature]``, and the sums for the average after f.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ class ExpandedFunction(Learner):
         super().__init__(
             loss, step, block_size=block_size, most_blocks=self.cap, batch_size=batch_size, l2=l2, seed=seed
         )
-        self._averaging, self._epsilon, self._rule = int(average), epsilon, rule
+        self._averaging, self._epsilon, self._rule, self._kernel = int(average), epsilon, rule, kernel
         self.directions = Directions(self._plan(kernel), block_size, cache_bytes)
         self._gamma = float(step(1)) if isinstance(step, step_sizes.Constant) else None
         self._units = state.PER_K_XX * per_k_xx + state.PER_ERROR * per_error + state.AUTOMATIC * automatic
@@ -204,9 +203,7 @@ class ExpandedFunction(Learner):
         self.directions.reserve(1)
 
     def _plan(self, kernel: Kernel) -> KernelProgram:
-        """Return the program of a kernel; several functions begin with the widest, and share directions if bandwidths
-        halve.
-        """
+        """Return the program of a kernel: several functions from the widest on, with common directions if they halve."""
         if not isinstance(kernel, MultiScale) or self._bandwidths(kernel) == 1:
             return KernelProgram(kernel, self._seed, BY_BLOCKS)
         multiples = tuple(sorted(kernel.multiples, reverse=True))
@@ -226,6 +223,11 @@ class ExpandedFunction(Learner):
         return single_event.new_arena(
             numbers, directions.plan, directions.kept, directions.width, panels, self._averaging != LAST
         )
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its bandwidths as numbers."""
+        return self._kernel
 
     @property
     def numbers(self) -> Any:
@@ -274,11 +276,11 @@ class ExpandedFunction(Learner):
     @property
     def shares(self) -> dict[str, float]:
         """The weight of each multiple of the bandwidth, of f_m and its average; empty for a single function."""
-        (_, _, members), kernel = self.parts(), self.kernel
+        (_, _, members), kernel = self.parts(), self.directions.plan.kernel
         if not members or not isinstance(kernel, MultiScale):
             return {}
-        weights = members["member_weights"][1].reshape(2, -1).sum(axis=0).tolist()
-        return {f"bandwidth {multiple:g}": w for multiple, w in zip(kernel.multiples, weights, strict=True)}
+        weights = members["member_weights"][1].reshape(2, -1).sum(axis=0)
+        return {f"bandwidth {m:g}": float(w) for m, w in zip(kernel.multiples, weights, strict=True)}
 
     @property
     def nbytes(self) -> int:

@@ -132,6 +132,7 @@ class FirstOrderLearner(ExpandedFunction):
     def start_over(self, kernel: Kernel, rows: Rows) -> FirstOrderLearner:
         """Return an untrained function of the same directions, with other bandwidths, which were taken from `rows`."""
         twin = self._twin(self.directions.with_plan(self._plan(kernel)))
+        twin._kernel = kernel
         twin._start(self.columns, int(self.numbers["intercept"]))
         return twin
 
