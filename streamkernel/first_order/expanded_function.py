@@ -203,7 +203,7 @@ class ExpandedFunction(Learner):
         self.directions.reserve(1)
 
     def _plan(self, kernel: Kernel) -> KernelProgram:
-        """Return the program of a kernel; several functions begin with the widest, and share directions if they halve."""
+        """Return the program of a kernel; several functions begin with the widest one."""
         if not isinstance(kernel, MultiScale) or self._bandwidths(kernel) == 1:
             return KernelProgram(kernel, self._seed, BY_BLOCKS)
         multiples = tuple(sorted(kernel.multiples, reverse=True))
