@@ -29,7 +29,7 @@ from streamkernel import kernels as k
 from streamkernel.learners import schedule
 from streamkernel.merging.groups import groups_together
 from streamkernel.merging.second_order import summarize
-from streamkernel.second_order import bandwidths, growth
+from streamkernel.second_order import bandwidths, growth, restructuring
 from streamkernel.second_order import weights as weights_of_mixture
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -327,6 +327,20 @@ def test_no_more_blocks_end_if_all_events_weigh_less():
         model.learn_many(frame(xs), ys, w=np.full(len(xs), w))
         blocks.append(model.n_seeds)
     assert blocks == [3, 4]
+
+
+def test_a_block_is_compared_over_the_examples_since_its_reset(monkeypatch):
+    """A block is needed by its last 100 examples, and not needed if it has had all 600."""
+    xs, ys = fine(600)
+    model = regressor(features_per_seed=16, max_features=64, kernel=k.Gaussian(1.5))
+    model.learn_many(frame(xs), ys)
+    now, table = model._learner._live, model._learner.table.copy()
+    table[0, 2] = 500
+    cost = weights_of_mixture.loss_without(now.state.mixer, now.state.signed, [0, len(table)])
+    shares = [cost / n / float(now.state.numbers[0]["running_loss"]) for n in (600, 100)]
+    monkeypatch.setattr(growth, "NEEDLESS", np.sqrt(np.prod(shares)))
+    assert restructuring._needless(now, [0]) == 0
+    assert restructuring._needless(now._replace(table=table), [0]) is None
 
 
 def test_several_labels_begin_larger_groups():
