@@ -96,8 +96,8 @@ def _shares(parts: Sequence[FirstOrderSummary], places: Sequence[Sequence[int]],
     """Return the shares of parts in each of several functions, shape (parts, 2 × bandwidths), or ``None``.
 
     With a_i the factors of functions in the prediction of a part, they are w_i a_i/a, so that Σ a f is the mean of the
-    predictions with the factors a from the mean of v_i. They need blocks that belong to
-    the same bandwidth in all parts; otherwise the merged model is a single function of all bandwidths.
+    predictions with the factors a from the mean of v_i. Blocks have to belong to the same bandwidth in all parts; else
+    the merged model is a single function of all bandwidths.
     """
     if not all(part.members for part in parts):
         return None

@@ -12,14 +12,21 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.learners.mixing import MEMORY, PULL
+from streamkernel.learners.mixing import PULL
 from streamkernel.second_order import bandwidths, growth, metric, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
-from streamkernel.second_order.weights import less_certain, loss_without, mixed_weights, positive_weights, without
+from streamkernel.second_order.weights import (
+    less_certain,
+    loss_without,
+    mixed_weights,
+    positive_weights,
+    remembered,
+    without,
+)
 
 
 def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: Any, split: F64 | None) -> Arrangement:
@@ -126,11 +133,11 @@ def _needless(now: Arrangement, groups: Sequence[int]) -> int | None:
         return None
     targets, steady = len(numbers), int(function.slots[slots.STEADY])
     costs = {g: 0.0 for g in groups if seen - now.table[g, 2] >= growth.SETTLED * now.groups.counts[g] > 0}
-    by_target = np.split(function.mixer, targets), np.split(function.signed, targets), _sizes(now)
+    by_target = np.split(function.mixer, targets), np.split(function.signed, targets), _units(now)
     for mixer, u, size in zip(*by_target, strict=True):
         for g in costs if mixer.any() else ():
-            remembered = (1.0 - MEMORY ** (seen - int(now.table[g, 2]))) / (1.0 - MEMORY)
-            costs[g] += loss_without(mixer, u, [g, steady + g]) / (size * targets * remembered)
+            n = remembered(seen - int(now.table[g, 2]))
+            costs[g] += loss_without(mixer, u, [g, steady + g]) / (size * targets * n)
     least = min(costs, key=costs.__getitem__, default=None)
     loss = float(numbers[0]["running_loss"] * numbers[0]["weight"] / seen)
     return least if least is not None and costs[least] < growth.NEEDLESS * loss else None
@@ -155,7 +162,7 @@ def _gain_of_half(now: Arrangement, g: int) -> tuple[float, float]:
     function, numbers, block = now.state, now.state.numbers, now.groups[g]
     first, targets = numbers[0], len(numbers)
     n = _examples(now, g)
-    sizes = np.repeat(_sizes(now), len(block.newton) // targets)
+    sizes = np.repeat(_units(now), len(block.newton) // targets)
     unit = now.prior(g) / function.priors[g]
     gains, noise = growth.expected_gain(block.factor, block.newton, _ridge(now, g), unit, int(first["block_size"]))
     gain = float((gains[sizes > 0.0] / sizes[sizes > 0.0]).sum()) / targets
@@ -171,10 +178,14 @@ def _examples(now: Arrangement, g: int) -> float:
 
 
 def _sizes(now: Arrangement) -> F64:
-    """Return the units of the losses of several numbers, 1 for a single number and for labels."""
+    """Return the mean squares of the targets, 1 for labels."""
     numbers = now.state.numbers
-    have_units = len(numbers) > 1 and numbers[0]["intercept"] == state.MEAN
-    return np.asarray(numbers["error_scale"] if have_units else np.ones(len(numbers)))
+    return np.asarray(numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(len(numbers)))
+
+
+def _units(now: Arrangement) -> F64:
+    """Return the units of the losses of several targets; the loss of a single one has none."""
+    return _sizes(now) if len(now.state.numbers) > 1 else np.ones(1)
 
 
 def _ridge(now: Arrangement, g: int) -> float:
@@ -276,8 +287,7 @@ def _rearrange(
     """Return the mixture with the kept groups; the losses and weights of some functions, by Newton steps and by
     constant ones, are reset.
     """
-    function, numbers, targets = now.state, now.state.numbers, len(now.state.numbers)
-    sizes = numbers["error_scale"] if numbers[0]["intercept"] == state.MEAN else np.ones(targets)
+    function, numbers, targets, sizes = now.state, now.state.numbers, len(now.state.numbers), _sizes(now)
     functions = np.array([*newton, *(function.slots[slots.STEADY] + np.array(steady, int))])
     names = *OF_MIXTURE, "bounds", "losses", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}

@@ -211,6 +211,17 @@ def loss_without(mixer: F64, weights: F64, gone: Sequence[int]) -> float:
     return float(0.5 * weights[gone] @ np.linalg.solve(columns.T @ columns, weights[gone]))
 
 
+def remembered(seen: int) -> float:
+    """Return the number of examples that A represents after `seen` examples, of which it forgets the earlier ones.
+
+    Examples
+    --------
+    >>> round(remembered(100)), round(remembered(100_000))
+    (98, 2000)
+    """
+    return float((1.0 - MEMORY**seen) / (1.0 - MEMORY))
+
+
 def less_certain(mixer: F64, seen: int) -> F64:
     """Return the mixer as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
 
@@ -221,7 +232,7 @@ def less_certain(mixer: F64, seen: int) -> F64:
     >>> np.square(less_certain(20.0 * np.eye(1), 100_000)).round(6).tolist()  # a tenth of A = 400, and 0.9 λ
     [[49.0]]
     """
-    examples = (1.0 - MEMORY**seen) / (1.0 - MEMORY)
+    examples = remembered(seen)
     if examples <= FEW or not mixer.any():
         return mixer.copy()
     kept = FEW / examples
