@@ -26,6 +26,7 @@ from streamkernel.second_order.metric import NAMES
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import COUNT, FIRST, coefficients_of_groups, weights_by_column
 from streamkernel.second_order.neighbours import search as neighbours
+from streamkernel.second_order.pairs import NOWHERE, along_inputs
 from streamkernel.second_order.small_functions import FIRST_NUMBERS, FUNCTIONS
 from streamkernel.second_order.targets import limits
 
@@ -98,7 +99,7 @@ def _features(learner: Learner) -> int:
 
 
 def _directions(learner: Learner, part: int, hashes: U64) -> Any:
-    """Return directions along inputs, shape (inputs, features), transformed by the metric of their group."""
+    """Return directions along inputs, shape (inputs, features), in the metric of their group or in pairs."""
     kernel, size, n = learner.directions.kernel, learner.directions.block_size, _features(learner)
     along: Any = directions_along(kernel, size, hashes, n, part).astype(np.float64)
     if not isinstance(learner, SecondOrderLearner):
@@ -112,6 +113,10 @@ def _directions(learner: Learner, part: int, hashes: U64) -> Any:
         here = slice(first, first + int(layout[g, COUNT]) // per_block * size)
         for number, name in enumerate(names[:count]):
             along[hashes == name, here] = metric.roots[g, number, :count] @ named[:count, here].astype(np.float64)
+    pairs = learner.arrays.pairs
+    if pairs.group[0] != NOWHERE:
+        first = int(pairs.group[0]) * size
+        along[:, first : first + size] = along_inputs(pairs, metric, hashes)
     return along
 
 

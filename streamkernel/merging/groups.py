@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
-from streamkernel.second_order import metric, newton
+from streamkernel.second_order import metric, newton, pairs
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.square_root import factor_of, solution
@@ -28,7 +29,13 @@ def grams_of(part: SecondOrderSummary) -> list[F64]:
 def is_of_base(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bool:
     """Return whether the base had this group."""
     is_same = base.grams is not None and bool((part.table[g] == base.table[g]).all())
-    return is_same and metric.is_same(part.metric, base.metric, g)
+    return is_same and has_same_features(part, base, g)
+
+
+def has_same_features(part: SecondOrderSummary, other: SecondOrderSummary, g: int) -> bool:
+    """Return whether a group of two functions is in the same metric and in the same pairs of inputs, if in any."""
+    in_pairs = pairs.is_same(part.pairs, part.metric, other.pairs, other.metric, g)
+    return in_pairs and metric.is_same(part.metric, other.metric, g)
 
 
 def merge_group(
@@ -78,7 +85,7 @@ def rested_together(parts: Sequence[SecondOrderSummary], base: SecondOrderSummar
 def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[I64, Any]:
     """Return the table of all groups, the larger one of two that differ in a place, and which part has which group.
 
-    Groups are the same if their blocks, bandwidths and metrics are. Parts without events decide nothing: they may have
+    Groups are the same if their blocks, bandwidths and features are. Parts without events decide nothing: they may have
     groups that others have ended.
     """
     tables = [part.table for part in parts]
@@ -90,8 +97,53 @@ def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[
     for g in range(len(merged)):
         first = parts[int((has[:, g] & (np.array([table[g, 2] for table in tables]) == merged[g, 2])).argmax())]
         for i, part in enumerate(parts):
-            has[i, g] &= metric.is_same(part.metric, first.metric, g)
+            has[i, g] &= has_same_features(part, first, g)
     return merged, has
+
+
+def merge_pairs(
+    parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, merged: metric.Metric, has: Any
+) -> pairs.Pairs:
+    """Return the pairs of inputs of several functions, with the sums over the examples of all.
+
+    `merged` is their metric together, and `has` a mask of the groups that each part has, shape (parts, groups). Raise a
+    MergeError if an input of a pair is not in the merged metric.
+    """
+    count = int(merged.counts[metric.NAMES])
+    new, number = pairs.empty(count), {name: i for i, name in enumerate(merged.names[:count].tolist())}
+    from_base = sum(_is_since_same_check(part, base) for part in parts)
+    factors = [(1.0, 1.0)] * len(parts) + [(min(from_base, 1.0) - from_base, 1.0 - len(parts))]
+    for part, (of_sums, of_means) in zip([*parts, base], factors, strict=True):
+        own, names = part.pairs, part.metric.names[: len(part.pairs.means) // 2].tolist()
+        known = [i for i, name in enumerate(names[: part.metric.counts[metric.NAMES]]) if name in number]
+        of = np.ravel([[2 * i, 2 * i + 1] for i in known]).astype(np.int64)
+        at = np.ravel([[2 * number[names[i]], 2 * number[names[i]] + 1] for i in known]).astype(np.int64)
+        new.means[at] += of_means * own.means[of]
+        totals = np.append(np.full(pairs.SEEN, of_sums), of_means) * own.totals
+        new.totals[:] += totals
+        for array, added in ((new.sums, own.sums), (new.squares, own.squares)):
+            whole = np.triu(added) + np.triu(added, 1).T
+            array[np.ix_(at, at)] += of_sums * whole[np.ix_(of, of)]
+    for sums in (new.totals, new.squares):  # no rounding error is left below 0
+        np.maximum(sums, 0.0, out=sums)
+    for part, there in zip(parts, has, strict=True):
+        g = int(part.pairs.group[0])
+        if g != pairs.NOWHERE and there[g]:
+            chosen = part.metric.names[part.pairs.chosen].tolist()
+            if not {name for pair in chosen for name in pair} <= number.keys():
+                raise MergeError(f"Expected pairs of at most {metric.MOST_NAMES} inputs together, got more")
+            numbers = np.sort([[number[name] for name in pair] for pair in chosen], axis=1)
+            return new._replace(group=part.pairs.group, chosen=numbers, gains=part.pairs.gains)
+    return new
+
+
+def _is_since_same_check(part: SecondOrderSummary, base: SecondOrderSummary) -> bool:
+    """Return whether the sums over pairs of a part began with the sums of the base."""
+    begun = [
+        (int(one["restarted"]), pairs.begun(int(one["examples"] - one["restarted"])))
+        for one in (part.numbers, base.numbers)
+    ]
+    return begun[0] == begun[1]
 
 
 def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: int) -> tuple[float, float]:

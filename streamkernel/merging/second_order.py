@@ -12,9 +12,9 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.learners import state
 from streamkernel.learners.span import ENTRIES
-from streamkernel.merging.groups import groups_together, merge_group, rested_together
+from streamkernel.merging.groups import groups_together, merge_group, merge_pairs, rested_together
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, merge_numbers, merge_spans
-from streamkernel.second_order import metric, sampling, stored_mixture
+from streamkernel.second_order import metric, pairs, sampling, stored_mixture
 from streamkernel.second_order.linear import merging as linear
 from streamkernel.second_order.linear.state import NAMES, prior
 from streamkernel.second_order.mixture import SecondOrderLearner
@@ -112,6 +112,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         bounds=function.bounds.reshape(targets, -1).copy(),
         standing=function.losses.copy(),
         metric=metric.Metric._make(array.copy() for array in function.metric),
+        pairs=pairs.Pairs._make(array.copy() for array in function.pairs),
         linear=linear.summarize(function.linear),
         neighbours=neighbours.summarize(function.neighbours, function.linear),
         span=function.span.reshape(targets, ENTRIES).copy(),
@@ -180,10 +181,17 @@ def merge(
         stored_mixture.LEFT_OUT: np.array(rested, np.float64),
         **kept,
         **(_recency(parts, has) if forgetting else {}),
-        **metric.tensors(metric.merge_metrics([part.metric for part in parts], has)),
+        **_features(parts, base, has),
         **_linear(fresh, parts, base, weights, of_targets["offset"]),
         **Groups.of(groups).tensors(0),
     }
+
+
+def _features(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, has: Any) -> dict[str, Any]:
+    """Return the merged metric and pairs of inputs as tensors."""
+    merged = metric.merge_metrics([part.metric for part in parts], has)
+    together = merge_pairs(parts, base, merged, has)
+    return metric.tensors(merged) | pairs.tensors_to_predict(together) | pairs.tensors_to_learn(together)
 
 
 def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:

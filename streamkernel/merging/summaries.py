@@ -21,6 +21,7 @@ from streamkernel.learners.state import LEARNED_INTS, LEARNED_REALS, NUMBERS
 from streamkernel.second_order.linear.merging import LinearSummary
 from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.neighbours.state import NeighboursSummary, neighbour_functions
+from streamkernel.second_order.pairs import Pairs
 from streamkernel.second_order.slots import slots_of
 from streamkernel.second_order.small_functions import FUNCTIONS
 from streamkernel.second_order.stored_mixture import OF_TARGETS
@@ -284,6 +285,7 @@ class SecondOrderSummary:
     bounds: F64
     standing: F64
     metric: Metric
+    pairs: Pairs
     linear: LinearSummary
     neighbours: NeighboursSummary
     span: F64

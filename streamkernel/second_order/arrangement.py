@@ -14,7 +14,7 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.span import ENTRIES
-from streamkernel.second_order import growth, metric, newton, slots
+from streamkernel.second_order import growth, metric, newton, pairs, slots
 from streamkernel.second_order.evaluation import copy_for_prediction
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
@@ -81,6 +81,11 @@ class Arrangement(NamedTuple):
         linear = with_more_room(self.state.linear)
         near = with_places(self.state.neighbours, linear)
         return self._replace(state=self.state._replace(linear=linear, neighbours=near))
+
+    def with_more_pairs(self) -> Arrangement:
+        """Return the arrangement with sums over pairs of all known inputs."""
+        inputs = int(self.state.metric.counts[metric.NAMES])
+        return self._replace(state=self.state._replace(pairs=pairs.with_room(self.state.pairs, inputs)))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:
         """Return a copy that shares no changing state and lacks the factors, most of a large model."""
@@ -171,6 +176,7 @@ class Arranger:
             "losses": np.zeros(functions),
             "priors": np.full(count, growth.UNKNOWN_PRIOR),
             "metric": metric.empty(count),
+            "pairs": pairs.empty(),
             "linear": new_linear(
                 columns if self.is_linear else 0,
                 self.linear_prior,
@@ -213,7 +219,7 @@ class Arranger:
             repeated = np.resize(kernel.multiples, alone)
             multiples = np.resize(kernel.multiples, self.most_blocks)
             for first, (n, rung, _) in zip(own_blocks, table[:ordinary], strict=True):
-                multiples[first : first + n] = repeated[rung % alone]
+                multiples[first : first + n] = 1.0 if rung >= growth.IN_PAIRS * alone else repeated[rung % alone]
             kernel = replace(kernel, multiples=tuple(multiples[: growth.MOST].tolist()))
         arranged.layout[:, BORN] = table[:, 2]
         used = int((firsts + blocks)[blocks > 0].max(initial=sum(self.alone)))

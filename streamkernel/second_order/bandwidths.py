@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamkernel.features.rows import F64, I64
-from streamkernel.second_order.growth import GAIN
+from streamkernel.second_order.growth import GAIN, IN_PAIRS
 
 PROBED = 512
 """Number of examples before the first block in a metric."""
@@ -19,7 +19,8 @@ TRUSTED = 0.5
 
 
 def probe(table: I64, standing: F64) -> int:
-    """Return the single block that is in the metric, or may restart in it: the widest; the narrowest if that is best.
+    """Return the single block that is in the metric, or may restart in it: the widest; the narrowest if that is best
+    or the widest in pairs of inputs.
 
     Parameters
     ----------
@@ -35,10 +36,13 @@ def probe(table: I64, standing: F64) -> int:
     >>> probe(table, np.array([0.5, 0.4, 0.6, 0.7])), probe(table, np.array([0.5, 0.4, 0.6, 0.3]))
     (3, 0)
     """
-    begun = np.flatnonzero(table[:, 1] >= len(table))
+    last, in_pairs = len(table) - 1, IN_PAIRS * len(table)
+    begun = np.flatnonzero((table[:, 1] > last) & (table[:, 1] < in_pairs))
     if len(begun):
         return int(begun[0])
-    return 0 if int(standing.argmin()) == len(table) - 1 else len(table) - 1
+    if table[last, 1] >= in_pairs:
+        return 0
+    return 0 if int(standing.argmin()) == last and table[0, 1] < in_pairs else last
 
 
 def bandwidth_for_group(standing: F64, multiples: list[float], table: I64, seen: int, unexplained: float) -> int:

@@ -41,6 +41,7 @@ from streamkernel.second_order.mixture_state import (
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.neighbours.search import set_influence
 from streamkernel.second_order.neighbours.state import NEIGHBOURS_ROOM, NeighboursRoom, compiled_copied, neighbours_room
+from streamkernel.second_order.pairs import along_inputs
 from streamkernel.second_order.targets import bound
 from streamkernel.second_order.weights import mix_scores
 
@@ -221,6 +222,9 @@ def _derivatives_of_groups(function: MixtureState, directions: Directions, row: 
     for g in np.flatnonzero((layout[:, COUNT] > 0) & (layout[:, OWNER] == np.arange(groups))).tolist():
         n_names, first, last = int(metric.known[g]), layout[g, FIRST] // 2, (layout[g, FIRST] + layout[g, COUNT]) // 2
         of_group, is_known = own_slopes[:, first:last], numbers_of < n_names
+        if g == function.pairs.group[0]:
+            sums += of_group @ along_inputs(function.pairs, metric, row.hashes).T
+            continue
         by_metric = of_group @ along_metric[:n_names, first:last].T @ metric.roots[g, :n_names, :n_names]
         sums[:, ~is_known] += of_group @ along[~is_known, first:last].T
         sums[:, is_known] += by_metric[:, numbers_of[is_known]]

@@ -13,12 +13,12 @@ from numba import types
 from streamkernel import vectors
 from streamkernel.features.compiled_kernel import ENTRIES, KERNEL, MULTI_SCALE, VECTOR, Span
 from streamkernel.features.directions import Directions
-from streamkernel.features.feature_maps import entries_along, prepare
+from streamkernel.features.feature_maps import entries_along, prepare, set_phases
 from streamkernel.features.rows import F32, F64, I64, ROWS, Rows
 from streamkernel.features.scale_table import SCALES, place_of, unit_and_slope
 from streamkernel.jit import compiled, inlined, unit, work_array
 from streamkernel.learners import schedule
-from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room
+from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedding_room, set_scaled
 from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.second_order import slots
@@ -43,6 +43,7 @@ from streamkernel.second_order.mixture_state import (
     per_unit,
 )
 from streamkernel.second_order.name_table import row_of
+from streamkernel.second_order.pairs import add_slopes, turns
 from streamkernel.second_order.sensitivity import MOST_NAMES as MOST_SENSITIVE
 from streamkernel.second_order.sensitivity import NAMES, WEIGHT
 
@@ -85,14 +86,26 @@ def gradient_room(memory, longest, block_size):  # type: ignore[no-untyped-def]
     )
 
 
+@inlined(allocates=False)
+def _embed_pairs(state, kernel, row, first, z, embedding, changed):  # type: ignore[no-untyped-def]
+    """Set `z` to the features of the block in pairs, which is the first of its group."""
+    size, part = state.numbers[0].block_size, kernel.parts[0]
+    s, at = embedding.parts[0, :size], 2 * size * first
+    turns(state.pairs, state.metric, row, changed.values, s)
+    if part.form == MULTI_SCALE:
+        vectors.multiply(s, np.float32(part.table[first % part.order]))
+    set_phases(s, z[at : at + size], z[at + size : at + 2 * size])
+    set_scaled(z[at : at + 2 * size], z[at : at + 2 * size], np.float32(1.0 / math.sqrt(size)))
+
+
 @unit(
     types.boolean(MIXTURE, KERNEL, ROWS, types.int64, types.int64, VECTOR, EMBEDDING_ROOM, METRIC_ROOM),
     allocates=False,
     error_model="numpy",
 )
 def embed_groups(state, kernel, rows, i, blocks, z, embedding, changed):  # type: ignore[no-untyped-def]
-    """Set `z` to the features of the given blocks for row i, each group's in its metric, and to 0 beyond; return if the
-    row is usable.
+    """Set `z` to the features of the given blocks for row i, each group's in its metric or in pairs, and to 0 beyond;
+    return if the row is usable.
 
     They are in the order of blocks, components and features. If k(x, x) is known, blocks of no group are 0.
     """
@@ -105,13 +118,17 @@ def embed_groups(state, kernel, rows, i, blocks, z, embedding, changed):  # type
         last = min(first + count, blocks)
         if layout[g, OWNER] != g or count == 0 or first >= last:
             continue
-        if metric.known[g] > 0 or (first > done and numbers[0].k_xx > 0.0):
+        in_pairs = g == state.pairs.group[0]
+        if metric.known[g] > 0 or in_pairs or (first > done and numbers[0].k_xx > 0.0):
             if begin < done and not embed_blocks(numbers, kernel, embedding.row, begin, done, z, embedding):
                 return False
             for j in range(done * per_block, first * per_block):
                 z[j] = np.float32(0.0)
             begin = first
-        if metric.known[g] > 0:
+        if in_pairs:
+            _embed_pairs(state, kernel, embedding.row, first, z, embedding, changed)
+            begin = last
+        elif metric.known[g] > 0:
             transform(embedding.row, metric, g, changed)
             if not embed_blocks(numbers, kernel, changed.row, first, last, z, embedding):
                 return False
@@ -156,11 +173,17 @@ def set_gradient(state, kernel, z, c, embedding, changed, work):  # type: ignore
             continue
         if n_names > 0:
             transform(row, metric, g, changed)
-            work.in_metric[:n_names] = 0.0
+        work.in_metric[:] = 0.0
         for block in range(begin, begin + layout[g, COUNT] // (2 * size)):
             _set_slopes(state, kernel, z, g, block, c, work)
             at = block % per_panel * size
             span = Span(size, block // per_panel, at, at + size)
+            if g == state.pairs.group[0]:
+                add_slopes(state.pairs, work.slopes, work.in_metric)
+                for j in range(count):
+                    number = number_of(metric, row.hashes[0, j])
+                    gradient[j] += work.in_metric[number] if number >= 0 else 0.0
+                break
             for a in range(n_names):
                 along = entries_along(kernel, np.int64(0), changed.row, a, span, work.scratch)
                 work.in_metric[a] += vectors.dot(work.slopes, along)

@@ -31,6 +31,9 @@ import numpy as np
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.learners import schedule
 
+IN_PAIRS = 2
+"""The bandwidth of a block in pairs is an index of at least this many times the single blocks."""
+
 ALONE = 4
 """Number of blocks that are groups by themselves."""
 
@@ -125,17 +128,19 @@ def possible(table: I64, alone: list[int], last: int, seen: int, restarted: int 
 
 
 def _are_possible(single: list[list[int]], alone: list[int], seen: int, restarted: int) -> bool:
-    """Return whether these can be the single blocks: the original ones, one at either end in a metric, and
-    some that have ended.
+    """Return whether these can be the single blocks: the original ones, one at either end in a metric, one
+    in pairs of inputs, and some that have ended.
     """
     count = len(alone)
-    changed = [g for g, (_, rung, _) in enumerate(single) if rung != g]
+    in_metric = [g for g, (_, rung, _) in enumerate(single) if rung != g and rung < IN_PAIRS * count]
+    in_pairs = [g for g, (_, rung, _) in enumerate(single) if rung >= IN_PAIRS * count]
     latest = [restarted if blocks and rung == g else seen for g, (blocks, rung, _) in enumerate(single)]
     return (
         any(blocks for blocks, *_ in single)
         and all(blocks in (0, most) for (blocks, *_), most in zip(single, alone, strict=True))
         and all(0 <= born <= last for (*_, born), last in zip(single, latest, strict=True))
-        and all(changed == [g] and g in (0, count - 1) and count <= single[g][1] < 2 * count for g in changed)
+        and all(in_metric == [g] and g in (0, count - 1) and single[g][1] >= count for g in in_metric)
+        and all(in_pairs == [g] and single[g][0] and single[g][1] < (IN_PAIRS + 1) * count for g in in_pairs)
     )
 
 

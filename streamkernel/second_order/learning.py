@@ -42,12 +42,12 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import newton, slots, small_functions, steady
+from streamkernel.second_order import newton, pairs, slots, small_functions, steady
 from streamkernel.second_order.evaluation import ROW_ROOM, RowRoom, read_row, row_room
 from streamkernel.second_order.gradients import EVERY, GRADIENT_ROOM, GradientRoom, add_gradient, gradient_room
 from streamkernel.second_order.linear import steps as linear
 from streamkernel.second_order.linear.state import ENTRIES
-from streamkernel.second_order.mixture_state import COUNT, MIXTURE, MixtureState
+from streamkernel.second_order.mixture_state import COUNT, MIXTURE, MixtureState, per_unit
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.neighbours.search import set_influence
 from streamkernel.second_order.targets import (
@@ -83,7 +83,7 @@ class LearningOptions(NamedTuple):
     may_use_moments
         Whether the scales may change.
     has_metric
-        Whether gradients are gathered for the metric of larger groups.
+        Whether gradients are gathered for the metric of larger groups, and sums over pairs of inputs.
     is_alone
         Whether an example is learned only if neither a Newton step nor a check is due after it.
     """
@@ -134,7 +134,7 @@ class LearningRoom(NamedTuple):
         The first and second derivatives of the loss at the scores of all functions, shape (functions, columns).
     out, said, nothing
         The score of the mixture, the prediction, and zeros, shape (columns,).
-    mixing, row, slopes, targets
+    mixing, row, slopes, targets, pairs
         Work arrays of the parts.
     """
 
@@ -147,12 +147,13 @@ class LearningRoom(NamedTuple):
     row: RowRoom
     slopes: GradientRoom
     targets: TargetsRoom
+    pairs: pairs.PairsRoom
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]
 OPTIONS = types.NamedTuple([types.int64] + [types.float64] * 3 + [types.boolean] * 4, LearningOptions)
 LEARNING_ROOM = types.NamedTuple(
-    [_MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX, ROW_ROOM, GRADIENT_ROOM, TARGETS_ROOM],
+    [_MATRIX, _MATRIX, _VECTOR, _VECTOR, _VECTOR, _MATRIX, ROW_ROOM, GRADIENT_ROOM, TARGETS_ROOM, pairs.PAIRS_ROOM],
     LearningRoom,
 )
 
@@ -171,6 +172,7 @@ def learning_room(memory, state, kernel, rows):  # type: ignore[no-untyped-def]
         row=row_room(memory, state, kernel, rows),
         slopes=gradient_room(memory, longest_row(rows), numbers.block_size),
         targets=targets_room(memory, targets),
+        pairs=pairs.pairs_room(memory),
     )
 
 
@@ -233,6 +235,8 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     if options.has_metric and seen % EVERY == 0:
         predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
         add_gradient(state, scales, kernel, state.last.z, predictions, work.row.embedding, work.row.metric, work.slopes)
+    if options.has_metric and seen > 1:
+        _observe_pairs(state, scaled, i, w, work)
     if options.is_new:
         weigh(state, state.last.f, targets, w, work.mixing)
     _observe_losses(state, w, work)
@@ -279,6 +283,19 @@ def _score(state, y, w, entries, work):  # type: ignore[no-untyped-def]
         set_derivatives(numbers, targets, f_k, work.g[k], work.h[k])
         usable &= vectors.within(f_k, 1.0, LARGEST_GRADIENT) and vectors.within(work.g[k], 1.0, LARGEST_GRADIENT)
     return usable
+
+
+@inlined(allocates=False)
+def _observe_pairs(state, scaled, i, w, work):  # type: ignore[no-untyped-def]
+    """Add ∂ℓ/∂f at an example of weight w to the sums over pairs of inputs: with several columns, in one direction."""
+    numbers, g, h, slope, curvature = state.numbers, work.mixing[0], work.mixing[1], 0.0, 0.0
+    columns, since = len(work.out), numbers[0].examples - numbers[0].restarted
+    set_derivatives(numbers, work.targets, work.out, g[:columns], h[:columns])
+    for c in range(columns):
+        share = per_unit(state, c) * (pairs.direction(since, c) if columns > 1 else 1.0)
+        slope += w * share * g[c]
+        curvature += w * share * share * h[c]
+    pairs.observe(state.pairs, state.metric, scaled, i, since, slope, curvature, work.pairs)
 
 
 @inlined(allocates=False)
@@ -368,7 +385,7 @@ learn = compiled(_learn)
 learn_apart = compiled(nogil=True)(_learn)
 """The version for functions that no other thread uses."""
 
-_late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN}
+_late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN, pairs.observe: 2}
 """Units that are not loaded yet, and the example that first needs each: the first event does not wait for them."""
 
 
@@ -377,6 +394,6 @@ def load_for(state: MixtureState, scales: ScalesState, more: int, options: Learn
     if _late:
         seen = max(int(state.numbers[0]["examples"]), int(scales.counts[0]["n"])) + more
         for late, first in list(_late.items()):
-            if seen >= first and (options.has_metric or late is not add_gradient):
+            if seen >= first and (options.has_metric or late not in (add_gradient, pairs.observe)):
                 late.load()
                 _late.pop(late, None)

@@ -27,6 +27,7 @@ from streamkernel.features.rows import F64, I64, U64
 from streamkernel.jit import inlined, unit, work_array
 from streamkernel.learners.scoring import entries_room
 from streamkernel.second_order import sensitivity
+from streamkernel.second_order.growth import IN_PAIRS
 from streamkernel.second_order.name_table import index, row_of
 from streamkernel.second_order.sensitivity import SENSITIVITY, WEIGHT
 
@@ -300,7 +301,7 @@ def restore(stored: Mapping[str, Any], table: I64, alone: int, directions: Direc
 
     `table` has blocks, bandwidth and first example of each group, the first `alone` of which have a single block.
     """
-    groups, in_metric = len(table), (table[:, 0] > 0) & (table[:, 1] >= alone)
+    groups, in_metric = len(table), (table[:, 0] > 0) & (table[:, 1] >= alone) & (table[:, 1] < IN_PAIRS * alone)
     if "metric.names" not in stored:
         if in_metric.any():
             raise ValueError("expected a metric for groups that are in one, got none")

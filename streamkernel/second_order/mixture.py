@@ -17,9 +17,10 @@ from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
-from streamkernel.second_order import growth, learning, newton, recency
+from streamkernel.second_order import growth, learning, newton, pairs, recency
 from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, LearningRows
 from streamkernel.second_order.linear.few_values import with_few_values
+from streamkernel.second_order.metric import MOST_NAMES
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.neighbours.state import with_places
 from streamkernel.second_order.restructuring import expected_descent, with_column, with_new_groups, with_restart
@@ -60,6 +61,8 @@ class SecondOrderLearner(StoredMixture):
             getattr(live.state, name)[:] = getattr(old, name)
         targets = len(old.numbers)
         live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
+        inputs = min(len(np.unique(rows.hashes)), MOST_NAMES) if self.has_metric else 0
+        live = twin._live = live._replace(state=live.state._replace(pairs=pairs.empty(inputs)))
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = growth.priors_of_examples(z.reshape(n, alone, -1))
@@ -200,6 +203,7 @@ class SecondOrderLearner(StoredMixture):
         if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != self.examples:
             self._complete()
             self._grow_if_due()
+            self._live = self._live.with_more_pairs() if self.has_metric else self._live
             self._step_if_due()  # steps may be shorter from now on
         self.is_unfinished = False
 

@@ -18,6 +18,7 @@ from streamkernel.second_order.last_row import LAST_ROW, LastRow, no_row
 from streamkernel.second_order.linear.state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
 from streamkernel.second_order.neighbours.state import NEIGHBOURS_TYPE, Neighbours
+from streamkernel.second_order.pairs import PAIRS, Pairs
 from streamkernel.second_order.tiles import WIDE, compiled_panels_of, panels_of
 
 FIRST, COUNT, BEFORE, SQUARES_BEFORE, PANELS_BEFORE, BORN, OWNER = range(7)
@@ -83,6 +84,8 @@ class MixtureState(NamedTuple):
         The entries of each target in :mod:`streamkernel.learners.span`, if f is added to the mean of the targets.
     metric
         The metric that larger groups draw their features in.
+    pairs
+        The sums over pairs of inputs, and the block whose features depend on these.
     sums
         Σ ℓ'φ over them, shape (columns, n) for each group.
     change
@@ -126,6 +129,7 @@ class MixtureState(NamedTuple):
     panels: F32
     span: F64
     metric: Metric
+    pairs: Pairs
     linear: Linear
     neighbours: Neighbours
     kept: F64
@@ -296,8 +300,8 @@ MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], types.int64[::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR,
         _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR,
-        types.float32[::1], _VECTOR, METRIC, LINEAR, NEIGHBOURS_TYPE, _VECTOR, _VECTOR, types.float32[::1], _MATRIX,
-        LAST_ROW,
+        types.float32[::1], _VECTOR, METRIC, PAIRS, LINEAR, NEIGHBOURS_TYPE, _VECTOR, _VECTOR, types.float32[::1],
+        _MATRIX, LAST_ROW,
     ],
     MixtureState,
 )  # fmt: skip

@@ -12,13 +12,14 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.learners.mixing import PULL
-from streamkernel.second_order import bandwidths, growth, metric, recency, slots
+from streamkernel.learners.mixing import PULL, factor_of
+from streamkernel.second_order import bandwidths, growth, metric, pairs, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
+from streamkernel.second_order.growth import IN_PAIRS
 from streamkernel.second_order.linear import state as linear_state
-from streamkernel.second_order.metric import Metric
 from streamkernel.second_order.mixture_state import OF_MIXTURE, Group
 from streamkernel.second_order.neighbours.state import copied
+from streamkernel.second_order.pairs import Pairs
 from streamkernel.second_order.weights import (
     less_certain,
     loss_without,
@@ -53,7 +54,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     function = live.state
     names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
-    arrays |= {"small": more(function.small), "metric": function.metric}
+    arrays |= {"small": more(function.small), "metric": function.metric, "pairs": function.pairs}
     arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
     arrays["linear"] = linear_state.with_column(function.linear, split)
     arrays["neighbours"] = copied(function.neighbours)
@@ -69,12 +70,13 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
     seen, since = int(function.numbers[0]["examples"]), now.since
     losses_of, nothing = _losses(now), function.losses[function.slots[slots.SMALL]]
     singles, unexplained = losses_of[0, :alone], bandwidths.unexplained_share(losses_of[0].min(), nothing)
+    isotropic = np.where(table[:alone, 1] < IN_PAIRS * alone, singles, np.inf)  # or in a metric
     multiples = np.resize(kernel.multiples if isinstance(kernel, MultiScale) else 1.0, alone).tolist()
-    probe = bandwidths.probe(table[:alone], singles)
+    probe = bandwidths.probe(table[:alone], isotropic)
     root = metric.root_of(function.metric, unexplained, probe) if arranger.has_metric else None
     shifted: I64 = table[:ordinary] - np.array([0, 0, seen - since])
-    rung = bandwidths.bandwidth_for_group(singles, multiples, shifted[:alone], since, unexplained)
-    shared = [recency.block_for(block, singles, since) for block in table[ordinary:, 1].tolist()]
+    rung = bandwidths.bandwidth_for_group(isotropic, multiples, shifted[:alone], since, unexplained)
+    shared = [recency.block_for(block, isotropic, since) for block in table[ordinary:, 1].tolist()]
     outputs = now.groups.counts[:ordinary]
     stage = growth.due(since, outputs, shifted, losses_of[:, :ordinary], arranger.stages, rung)
     begun: list[int] = []
@@ -92,30 +94,56 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         old = _needless(now, [g for g in range(alone) if g not in stay]) if old is None else old
         if old is not None:
             table[old, 0], table[old, 2], ended = 0, seen, [old]
+            table[old, 1] = old if table[old, 1] >= IN_PAIRS * alone else table[old, 1]
     is_best = bool(singles[probe] == singles.min())
     may_probe = table[probe, 0] > 0 and since >= bandwidths.PROBED
     if root is not None and may_probe and metric.is_replaced(function.metric, probe, root, is_best):
         others = np.delete(np.arange(alone), probe)
-        rung = int(others[bandwidths.bandwidth(singles[others], [multiples[k] for k in others])])
-        table[probe] = 1, alone + rung, seen
+        probed = int(others[bandwidths.bandwidth(isotropic[others], [multiples[k] for k in others])])
+        table[probe] = 1, alone + probed, seen
         begun, ended = [*begun, probe], [*ended, probe]
+    in_pairs = _in_pairs(now, arranger, [g for g in range(alone) if g not in {probe, int(singles.argmin()), *shared}])
+    changed = {}
+    if in_pairs is not function.pairs and in_pairs.group[0] == function.pairs.group[0]:
+        g = int(in_pairs.group[0])
+        changed[g] = _with_others(now.groups[g], pairs.changed_features(function.pairs, in_pairs), now.prior(g))
+    elif in_pairs is not function.pairs:
+        g = int(in_pairs.group[0])
+        table[g] = 1, IN_PAIRS * alone + rung % alone, seen
+        begun, ended = [*begun, g], [*(k for k in ended if k != g), g]
+    elif in_pairs.group[0] in ended:
+        in_pairs = pairs.without_group(in_pairs)
     for g in begun:
         lambdas[g] = growth.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
-    in_metric = [g for g in begun if table[g, 1] >= alone]
+    in_metric = [g for g in begun if alone <= table[g, 1] < IN_PAIRS * alone]
     for g, block in enumerate(shared, ordinary):
         if block != table[g, 1]:
             table[g], lambdas[g] = (1, block, seen), lambdas[block]
             begun, ended = [*begun, g], [*ended, g]
-    if not ended:
+    if not ended and not changed:
         return None
-    kept = {k: now.groups[k] for k in range(len(now.groups)) if k not in ended}
+    kept = {k: changed.get(k, now.groups[k]) for k in range(len(now.groups)) if k not in ended}
     new_metric = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
-    new = _rearrange(
-        now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, lambdas=lambdas, own=new_metric
-    )
+    own = {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, own=own)
     new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
+    new.state.sampled[list(changed)] = 0.0
     _begin(new, begun)
     return new
+
+
+def _with_others(old: Group, changed: Any, prior: float) -> Group:
+    """Return a block in which some features are others from now on, which have learned nothing."""
+    gone = np.tile(changed, old.factor.shape[1] // len(changed))
+    stays = np.flatnonzero(~gone)
+    factor, newton = np.diag(np.where(gone, np.sqrt(prior), 0.0)).astype(np.float32), np.zeros_like(old.newton)
+    whole = np.asarray(old.factor, np.float64)
+    small = factor_of(whole[:, stays])
+    moments = (old.newton @ whole.T @ whole)[:, stays]
+    factor[np.ix_(stays, stays)] = small
+    newton[:, stays] = np.linalg.solve(small, np.linalg.solve(small.T, moments.T)).T
+    rest = {name: np.where(gone, 0.0, getattr(old, name)) for name in ("steady", "sums", "rows")}
+    return old._replace(factor=factor, newton=newton, rows=rest.pop("rows").astype(np.float32), **rest)
 
 
 def _losses(now: Arrangement) -> F64:
@@ -128,19 +156,50 @@ def _needless(now: Arrangement, groups: Sequence[int]) -> int | None:
     """Return the group without which the mixture would lose least, if that is below :data:`growth.NEEDLESS` of the
     loss, else ``None``. A group counts once it has :data:`growth.SETTLED` examples per output.
     """
-    function, numbers, seen = now.state, now.state.numbers, int(now.state.numbers[0]["examples"])
     if now.since < growth.FROM:
         return None
+    old, n = now.state.numbers[0]["examples"] - now.table[:, 2], now.groups.counts
+    costs = _costs(now, [g for g in groups if old[g] >= growth.SETTLED * n[g] > 0])
+    least = min(costs, key=costs.__getitem__, default=None)
+    return least if least is not None and costs[least] < growth.NEEDLESS else None
+
+
+def _costs(now: Arrangement, groups: Sequence[int]) -> dict[int, float]:
+    """Return by how much the loss would grow without each of some groups, as a share of it."""
+    function, numbers, seen = now.state, now.state.numbers, int(now.state.numbers[0]["examples"])
     targets, steady = len(numbers), int(function.slots[slots.STEADY])
-    costs = {g: 0.0 for g in groups if seen - now.table[g, 2] >= growth.SETTLED * now.groups.counts[g] > 0}
+    costs = dict.fromkeys(groups, 0.0)
     by_target = np.split(function.mixer, targets), np.split(function.signed, targets), _units(now)
     for mixer, u, size in zip(*by_target, strict=True):
-        for g in costs if mixer.any() else ():
+        for g in groups if mixer.any() else ():
             n = remembered(seen - int(now.table[g, 2]))
             costs[g] += loss_without(mixer, u, [g, steady + g]) / (size * targets * n)
-    least = min(costs, key=costs.__getitem__, default=None)
-    loss = float(numbers[0]["running_loss"] * numbers[0]["weight"] / seen)
-    return least if least is not None and costs[least] < growth.NEEDLESS * loss else None
+    loss = _loss(now)
+    return {g: cost / loss if loss > 0.0 else 0.0 for g, cost in costs.items()}
+
+
+def _loss(now: Arrangement) -> float:
+    """Return the recent mean loss of an example of weight 1."""
+    numbers = now.state.numbers[0]
+    return float(numbers["running_loss"] * numbers["weight"] / numbers["examples"])
+
+
+def _in_pairs(now: Arrangement, arranger: Arranger, groups: Sequence[int]) -> Pairs:
+    """Return the pairs of inputs with a block in them that begins now, or the present ones themselves if none does.
+
+    It begins in place of the one of `groups` without which the mixture loses least, if the pairs are expected to gain
+    more by the share :data:`growth.PAYS` of the loss. Where new pairs gain as much, a block in pairs changes features.
+    """
+    known, own = now.state.pairs, now.state.metric
+    is_wide = own.counts[metric.NAMES] == metric.MOST_NAMES
+    if not arranger.has_metric or now.directions.is_packed or now.since < pairs.FROM or is_wide:
+        return known
+    gains, g = pairs.expected_gains(known), int(known.group[0])
+    costs = _costs(now, groups) if g == pairs.NOWHERE else {g: 0.0}
+    g = min(costs, key=costs.__getitem__)
+    if not pairs.new_gain(known, gains) > (costs[g] + growth.PAYS) * _loss(now):
+        return known
+    return pairs.with_group(known, g, gains, own, now.directions)
 
 
 def _pays(now: Arrangement, g: int) -> bool:
@@ -233,6 +292,7 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
     begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
     past, new_metric, lambdas = _blocks_of_the_past(now, alone, begun), now.state.metric, now.state.priors.copy()
+    in_pairs = pairs.without_sums(now.state.pairs)
     again = np.flatnonzero(table[:alone, 0] == 0).tolist()
     ended = [*larger, *past, *again]
     kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
@@ -245,16 +305,17 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))
     for g in past:
         if table[g, 1] >= alone:  # it had the λ of a block that began later
-            lambdas[g], new_metric = lambdas[abs(g - 1)], metric.without_gradients(new_metric)
+            own_bandwidth = [k for k in range(alone) if table[k, 1] == k]
+            lambdas[g] = lambdas[min(own_bandwidth, key=lambda k: abs(k - g))]
+            new_metric = metric.without_gradients(new_metric)
+            in_pairs = pairs.without_group(in_pairs) if g == in_pairs.group[0] else in_pairs
         table[g, 1] = g
     begun += again
     table[larger] = 0
     table[begun, 0], table[begun, 2] = np.array(arranger.alone)[begun], seen
     new_metric, steady = metric.with_groups(new_metric, [], ended, None), [*ended, *sharing]
-    newton = [*groups, *again]
-    new = _rearrange(
-        now, arranger, kernel, table, kept=kept, newton=newton, steady=steady, lambdas=lambdas, own=new_metric
-    )
+    newton, own = [*groups, *again], {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=newton, steady=steady, own=own)
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
@@ -281,14 +342,13 @@ def _rearrange(
     kept: Mapping[int, Group],
     newton: Sequence[int],
     steady: Sequence[int],
-    lambdas: F64,
-    own: Metric,
+    own: Mapping[str, Any],
 ) -> Arrangement:
-    """Return the mixture with the kept groups; the losses and weights of some functions, by Newton steps and by
-    constant ones, are reset.
+    """Return the mixture with the kept groups, and its `own` λ, metric and pairs; the losses and weights of some
+    functions, by Newton steps and by constant ones, are reset.
     """
     function, numbers, targets, sizes = now.state, now.state.numbers, len(now.state.numbers), _sizes(now)
-    functions = np.array([*newton, *(function.slots[slots.STEADY] + np.array(steady, int))])
+    functions = np.array([*newton, *(function.slots[slots.STEADY] + np.array(steady, int))], int)
     names = *OF_MIXTURE, "bounds", "losses", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays["sampled"][list(newton)] = 0.0
@@ -300,7 +360,7 @@ def _rearrange(
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
     arrays |= {name: getattr(function, name) for name in ("small", "linear", "neighbours", "span")}
-    arrays |= {"priors": lambdas, "metric": own, "recent": np.zeros(len(table))}
+    arrays |= {"recent": np.zeros(len(table)), **own}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 

@@ -14,7 +14,7 @@ from streamkernel.features.directions import Directions
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel
 from streamkernel.learners import span, state
-from streamkernel.second_order import growth, metric, newton, recency
+from streamkernel.second_order import growth, metric, newton, pairs, recency
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.linear import state as linear_state
 from streamkernel.second_order.mixed_function import MixedFunction
@@ -52,6 +52,7 @@ class StoredMixture(MixedFunction):
             self.to_predict()
             | groups
             | {name: self._live.state.sampled[:, column].copy() for name, column in _SAMPLED.items()}
+            | pairs.tensors_to_learn(self._live.state.pairs)
         )
 
     def to_predict(self) -> dict[str, Any]:
@@ -128,6 +129,7 @@ def _tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[s
         | dict(kept)
         | mixture.groups.functions()
         | metric.tensors(function.metric)
+        | pairs.tensors_to_predict(function.pairs)
     )
 
 
@@ -183,6 +185,9 @@ def _restored(
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
     own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 4))}
     own_arrays["metric"] = metric.restore(tensors, table, len(arranger.alone), empty.directions)
+    in_pairs = np.flatnonzero(table[:, 1] >= growth.IN_PAIRS * len(arranger.alone)).tolist()
+    g = in_pairs[0] if in_pairs and arranger.has_metric else pairs.NOWHERE
+    own_arrays["pairs"] = pairs.restore(tensors, g, own_arrays["metric"], empty.directions)
     columns = int(empty.state.numbers["columns"][0])
     classes = None if empty.state.numbers["intercept"][0] == state.MEAN else max(columns // targets, 2)
     own_arrays["linear"] = linear = linear_state.unpack(tensors, columns, targets)

@@ -2,7 +2,8 @@
 
 Three mechanisms of the compiled learner are switched off:
 
-* gradients of f, which determine the metric of new groups, and how much an input counts for the neighbours;
+* gradients of f, which determine the metric of new groups, and how much an input counts for the neighbours, and the
+  sums over pairs of inputs;
 * the range of targets, which limits predictions, and outside of which a target may be an outlier;
 * the sample of rows that Newton steps add to A; they add all rows.
 """

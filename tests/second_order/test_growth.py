@@ -29,7 +29,7 @@ from streamkernel import kernels as k
 from streamkernel.learners import schedule
 from streamkernel.merging.groups import groups_together
 from streamkernel.merging.second_order import summarize
-from streamkernel.second_order import bandwidths, growth, restructuring
+from streamkernel.second_order import bandwidths, growth, pairs, restructuring
 from streamkernel.second_order import weights as weights_of_mixture
 from streamkernel.second_order.mixture import SecondOrderLearner
 
@@ -151,8 +151,9 @@ def test_features_never_exceed_the_cap_and_only_checks_change_them(cap):
     assert max(seen) == {20: 4, 24: 6, 36: 6, 40: 10, 64: 16, 100: 16}[cap]
 
 
-def test_memory_is_flat_after_growth():
+def test_memory_is_flat_after_growth(monkeypatch):
     """If the stream drifts, larger groups end and others start, within the same cap."""
+    monkeypatch.setattr(pairs, "BASE", np.inf)
     xs, ys = fine(9000, moves=5000)
     loaded = regressor()
     loaded.learn_one(xs[0], ys[0])
@@ -318,8 +319,9 @@ def test_a_block_that_is_not_needed_ends_with_the_same_bits_in_copies(monkeypatc
     assert np.array_equal(has[0], table[:, 0] > 0)
 
 
-def test_no_more_blocks_end_if_all_events_weigh_less():
+def test_no_more_blocks_end_if_all_events_weigh_less(monkeypatch):
     """Of events with a small weight, the same share of a smaller loss is compared."""
+    monkeypatch.setattr(pairs, "BASE", np.inf)
     xs, ys = fine(1100)
     blocks = []
     for w in (1.0, 0.01):

@@ -32,6 +32,7 @@ def with_large_group(model):
     table = now.table.copy()
     table[OF_MANY] = newton.MANY // learner.outputs, 1, learner.examples
     kept = {g: group for g, group in enumerate(now.groups) if g != OF_MANY}
+    new_metric = metric.with_groups(now.state.metric, [], [OF_MANY], None)
     learner._live = restructuring._rearrange(
         now,
         learner._arranger,
@@ -40,8 +41,7 @@ def with_large_group(model):
         kept=kept,
         newton=[OF_MANY],
         steady=[OF_MANY],
-        lambdas=now.state.priors.copy(),
-        own=metric.with_groups(now.state.metric, [], [OF_MANY], None),
+        own={"priors": now.state.priors, "metric": new_metric, "pairs": now.state.pairs},
     )
     restructuring._begin(learner._live, [OF_MANY])
 

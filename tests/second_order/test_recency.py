@@ -10,12 +10,20 @@ import pytest
 from streams import WAYS, content, in_calls, learn, nested, predictions
 
 from streamkernel import KernelClassifier, KernelRegressor, learners
-from streamkernel.second_order import growth, mixture, newton, recency, restructuring
+from streamkernel.second_order import growth, mixture, newton, pairs, recency, restructuring
 from streamkernel.second_order.metric import GRADIENTS
 from streamkernel.second_order.mixture_state import RESTED
 
 CHANGE, AFTER = 2400, 2400
 SMALL = {"max_features": 128, "kernel": None}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_pairs():
+    """No block is in pairs of inputs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "BASE", np.inf)
+        yield
 
 
 def stream(seed=0, before=CHANGE, after=AFTER):

@@ -11,11 +11,19 @@ from streams import learn, nested
 
 from streamkernel import KernelRegressor
 from streamkernel.merging import second_order
-from streamkernel.second_order import recency
+from streamkernel.second_order import pairs, recency
 from streamkernel.second_order.mixture_state import RESTED
 
 CHANGE, NARROW = 4200, 1
 LARGE = {"max_features": 1024, "features_per_seed": 64}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def without_pairs():
+    """No block is in pairs of inputs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "BASE", np.inf)
+        yield
 
 
 def stream(seed, after=0):

@@ -1,0 +1,387 @@
+"""Directions of pairs of inputs: features that depend on two inputs, or one, and the pairs that they are drawn from.
+
+Among many inputs, isotropic features hardly see an effect of two of them, and gradients of f do not show it while f has
+not learned it. But whether a function of a pair would reduce the loss can be asked without learning it. With the trial
+functions u₁ = sin x and u₂ = 1 - cos x of each scaled input, less their means, and ℓ' of f before it learns an example,
+
+    S = Σ ℓ' u_a(x_p) u_b(x_q),   V = Σ ℓ'² u_a(x_p)² u_b(x_q)²,   z² = S²/V
+
+is the score test of Rao (1948) of the product, which has a mean of 1 if the product has no effect. A step on it is
+expected to reduce the loss by ½(z² - 1)(Σ ℓ'²/Σ ℓ'')/n per example. A pair counts if its four z² add up to more than
+chance lets any pair have. With p = q this finds effects of one input that are not linear.
+
+Each feature of the block in pairs takes a pair, with a probability proportional to √gain, and the direction of its seed
+along these k inputs, two or one, with a bandwidth of √k, because inputs have variance 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streamkernel import tensor_file, vectors
+from streamkernel.features.compiled_kernel import BLOCK, ENTRIES, PLACE, SMALLEST, VECTOR, CompiledKernel
+from streamkernel.features.counter_rng import (
+    cos_sin_turns,
+    counter_bits,
+    log_unit,
+    normal_pair,
+    stream_of,
+    unit_interval,
+)
+from streamkernel.features.directions import Directions
+from streamkernel.features.rows import F32, F64, I64, ROWS
+from streamkernel.jit import compiled, inlined, unit, work_array
+from streamkernel.kernels import Kernel, MultiScale
+from streamkernel.learners import schedule
+from streamkernel.learners.embedding import directions_along
+from streamkernel.learners.span import LARGEST_GRADIENT
+from streamkernel.second_order.metric import METRIC, MOST_NAMES, NAMES, Metric, number_for, number_of
+
+FROM = 512
+"""Number of examples before a block may be in pairs; the sums begin again at each check from there on."""
+
+MOST = 64
+"""Number of pairs of a block at most."""
+
+BASE, PER_PAIR = 20.0, 2.0
+"""A pair counts if the sum of its four z² is above BASE + PER_PAIR log(number of pairs): in noise, one does at
+about one check in a thousand."""
+
+TURN = 0.5 / math.pi
+
+NOWHERE = -1
+"""In place of the group in pairs."""
+
+EXAMPLES, SQUARES, CURVATURES, SEEN = range(4)
+"""Entries of `totals`: n, Σ ℓ'² and Σ ℓ'' of the sums, and the number of examples that the means are over."""
+
+
+class Pairs(NamedTuple):
+    """The sums over examples since the last check, and the block in pairs. Inputs have their numbers in the metric.
+
+    Attributes
+    ----------
+    totals
+        The number of examples, Σ ℓ'² and Σ ℓ'' of the sums, and the number of examples of the means.
+    means
+        Σ u of both trial functions of the first inputs, shape (2 inputs,); later ones wait for a check.
+    sums, squares
+        S and V, shape (2 inputs, 2 inputs), of which the upper triangles count.
+    group
+        The group in pairs, or NOWHERE, shape (1,).
+    chosen, gains
+        The pairs that have been chosen, shape (pairs, 2), and their gains when they were.
+    inputs, along
+        The two inputs of each feature, and its direction along them, shape (2, features).
+    """
+
+    totals: F64
+    means: F64
+    sums: F64
+    squares: F64
+    group: I64
+    chosen: I64
+    gains: F64
+    inputs: I64
+    along: F32
+
+
+PAIRS = types.NamedTuple(
+    [
+        types.float64[::1], types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.int64[::1],
+        types.int64[:, ::1], types.float64[::1], types.int64[:, ::1], types.float32[:, ::1],
+    ],
+    Pairs,
+)  # fmt: skip
+
+
+class PairsRoom(NamedTuple):
+    """Work arrays for the trial functions of a row, and their squares."""
+
+    u: F64
+    squared: F64
+
+
+PAIRS_ROOM = types.NamedUniTuple(types.float64[::1], 2, PairsRoom)
+
+
+@inlined(allocates=None)
+def pairs_room(memory):  # type: ignore[no-untyped-def]
+    """Return work arrays."""
+    return PairsRoom(work_array(memory, 2 * MOST_NAMES, np.float64), work_array(memory, 2 * MOST_NAMES, np.float64))
+
+
+@inlined(allocates=False)
+def direction(since, c):  # type: ignore[no-untyped-def]
+    """Return the entry of column c in the direction in which several columns are observed, `since` examples after the
+    last reset: random, so that effects on different columns do not cancel, and another one after each check.
+    """
+    begun = schedule.compiled_last_due(since) if since >= FROM else 0
+    return np.float64(normal_pair(counter_bits(np.uint64(begun), c))[0])
+
+
+@unit(
+    types.void(PAIRS, METRIC, ROWS, types.int64, types.int64, types.float64, types.float64, PAIRS_ROOM),
+    is_late=True,
+    allocates=False,
+    error_model="numpy",
+)
+def observe(pairs, metric, rows, i, since, slope, curvature, work):  # type: ignore[no-untyped-def]
+    """Add an example to the sums: row i of scaled values, where f has the derivatives `slope` and `curvature`.
+
+    `since` is the number of examples before it since the model was last reset.
+    """
+    totals, means, u, squared, size = pairs.totals, pairs.means, work.u, work.squared, len(pairs.means)
+    if not max(abs(slope), curvature) <= LARGEST_GRADIENT or metric.counts[NAMES] == MOST_NAMES:
+        return
+    if since >= FROM and schedule.compiled_is_due(since):
+        pairs.sums[:], pairs.squares[:], totals[:SEEN] = 0.0, 0.0, 0.0
+    totals[EXAMPLES] += 1.0
+    totals[SQUARES] += slope * slope
+    totals[CURVATURES] += curvature
+    totals[SEEN] += 1.0
+    u[:size] = 0.0
+    for j in range(rows.start[i], rows.start[i + 1]):
+        number = number_for(metric, rows.hashes[j], rows.slots[j])
+        if 0 <= 2 * number < size:
+            cosine, sine = cos_sin_turns(np.float32(rows.values[j] * TURN))
+            for k, value in ((2 * number, sine), (2 * number + 1, np.float32(1.0) - cosine)):
+                means[k] += value
+                u[k] = value - means[k] / totals[SEEN]
+    for k in range(size):
+        squared[k] = u[k] * u[k]
+    for k in range(size):
+        if u[k] != 0.0:
+            vectors.add(pairs.sums[k, k:size], u[k:size], slope * u[k])
+            vectors.add(pairs.squares[k, k:size], squared[k:size], slope * slope * squared[k])
+
+
+@unit(types.void(PAIRS, METRIC, ENTRIES, types.float64[::1], VECTOR), allocates=False)
+def turns(pairs, metric, row, values, out):  # type: ignore[no-untyped-def]
+    """Set `out` to ωᵀx of the features in pairs; `values` is a work array for the inputs."""
+    for a in range(len(values)):
+        values[a] = 0.0
+    for j in range(row.counts[0]):
+        number = number_of(metric, row.hashes[0, j])
+        if number >= 0:
+            values[number] = row.values[0, j]
+    one, other, along = pairs.inputs[0], pairs.inputs[1], pairs.along
+    for f in range(len(one)):
+        out[f] = np.float32(along[0, f] * values[one[f]] + along[1, f] * values[other[f]])
+
+
+@unit(types.void(PAIRS, VECTOR, types.float64[::1]), allocates=False)
+def add_slopes(pairs, slopes, out):  # type: ignore[no-untyped-def]
+    """Add the derivatives of f by the inputs to `out`, given `slopes` by ωᵀx of the features in pairs."""
+    for f in range(pairs.inputs.shape[1]):
+        out[pairs.inputs[0, f]] += slopes[f] * pairs.along[0, f]
+        out[pairs.inputs[1, f]] += slopes[f] * pairs.along[1, f]
+
+
+def empty(inputs: int = 0) -> Pairs:
+    """Return the state before the first example, with room for the sums of a number of inputs."""
+    return Pairs(
+        totals=np.zeros(4),
+        means=np.zeros(2 * inputs),
+        sums=np.zeros((2 * inputs, 2 * inputs)),
+        squares=np.zeros((2 * inputs, 2 * inputs)),
+        group=np.full(1, NOWHERE),
+        chosen=np.zeros((0, 2), np.int64),
+        gains=np.zeros(0),
+        inputs=np.zeros((2, 0), np.int64),
+        along=np.zeros((2, 0), np.float32),
+    )
+
+
+def with_room(pairs: Pairs, inputs: int) -> Pairs:
+    """Return the state with room for the sums of more inputs."""
+    more = 2 * inputs - len(pairs.means)
+    if more <= 0:
+        return pairs
+    means, sums, squares = (np.pad(array, (0, more)) for array in (pairs.means, pairs.sums, pairs.squares))
+    return pairs._replace(means=means, sums=sums, squares=squares)
+
+
+def begun(since: int) -> int:
+    """Return the number of examples before those of the sums, `since` examples after the model was last reset.
+
+    Examples
+    --------
+    >>> [begun(since) for since in (300, 512, 513, 1024, 1025)]
+    [0, 0, 512, 512, 1024]
+    """
+    return schedule.last_due(since - 1) if since > FROM else 0
+
+
+def expected_gains(pairs: Pairs) -> F64:
+    """Return by how much each pair of inputs is expected to reduce the mean loss, shape (inputs, inputs).
+
+    The entries p ≤ q are for pairs; others, and those of pairs that may be due to chance, are 0.
+
+    Examples
+    --------
+    >>> pairs = empty(2)
+    >>> pairs.totals[:] = 100.0, 200.0, 100.0, 100.0
+    >>> pairs.sums[0, 2], pairs.squares[:] = 20.0, 8.0     # z² = 50 of sin x₀ sin x₁
+    >>> expected_gains(pairs).round(2).tolist()
+    [[0.0, 0.46], [0.0, 0.0]]
+    """
+    n, squares, curvatures, _ = pairs.totals.tolist()
+    s, v, inputs = np.triu(pairs.sums), np.triu(pairs.squares), len(pairs.means) // 2
+    shape = inputs, 2, inputs, 2
+    with np.errstate(over="ignore"):
+        score = np.divide(s * s, v, out=np.zeros_like(s), where=v > 0.0)
+    is_sure = score.reshape(shape).sum(axis=(1, 3)) > BASE + PER_PAIR * math.log(max(inputs * (inputs + 1) / 2, 1.0))
+    if not (min(n, curvatures) > 0.0 and np.isfinite(score).all()):
+        return np.zeros((inputs, inputs))
+    gains = (score - (v > 0.0)).reshape(shape).sum(axis=(1, 3)) * (0.5 * squares / curvatures / n)
+    return np.where(is_sure, np.maximum(gains, 0.0), 0.0)
+
+
+def new_gain(pairs: Pairs, gains: F64) -> float:
+    """Return the expected gain of all pairs together that have not been chosen yet."""
+    return float(gains.sum() - gains[tuple(pairs.chosen.T)].sum())
+
+
+def with_group(pairs: Pairs, group: int, gains: F64, metric: Metric, directions: Directions) -> Pairs:
+    """Return the state with the block `group` in the pairs that gain most, then and now."""
+    gains = gains.copy()
+    at = tuple(pairs.chosen.T)
+    gains[at] = np.maximum(gains[at], pairs.gains)
+    order = np.argsort(-gains, axis=None, kind="stable")[: min(MOST, np.count_nonzero(gains))]
+    chosen = np.ascontiguousarray(np.stack(np.unravel_index(order, gains.shape), axis=1), np.int64)
+    new = pairs._replace(group=np.array([group]), chosen=chosen, gains=gains.ravel()[order])
+    return with_directions(new, metric, directions)
+
+
+def without_group(pairs: Pairs) -> Pairs:
+    """Return the state without a block in pairs."""
+    first = empty()
+    return pairs._replace(
+        group=first.group, chosen=first.chosen, gains=first.gains, inputs=first.inputs, along=first.along
+    )
+
+
+def without_sums(pairs: Pairs) -> Pairs:
+    """Return the state whose sums begin again."""
+    totals = pairs.totals.copy()
+    totals[:SEEN] = 0.0
+    return pairs._replace(totals=totals, sums=np.zeros_like(pairs.sums), squares=np.zeros_like(pairs.squares))
+
+
+@compiled
+def _draw(key, features, first, second, weights, out):  # type: ignore[no-untyped-def]
+    """Set `out` to the pair of each feature, given by its block and its place there: the first event of a race in which
+    pairs have exponential times. So another pair changes only the features that it takes.
+    """
+    for f in range(len(out)):
+        least = np.float32(math.inf)
+        for k in range(len(weights)):
+            stream = stream_of(stream_of(key, features[f, 0], first[k]), 0, second[k])
+            time = -log_unit(unit_interval(counter_bits(stream, features[f, 1]))) / weights[k]
+            if time < least:
+                least, out[f] = time, k
+
+
+def _scale_of(compiled_kernel: CompiledKernel, kernel: Kernel, block: int) -> float:
+    """Return the factor by which a block of bandwidth 1, in units of the kernel's, multiplies inputs."""
+    part = compiled_kernel.parts[0]
+    if not isinstance(kernel, MultiScale):
+        return float(part["scale"])
+    multiple = kernel.multiples[block % len(kernel.multiples)]
+    return float(part["scale"] * part["table"][block % part["order"]] * multiple)
+
+
+def with_directions(pairs: Pairs, metric: Metric, directions: Directions) -> Pairs:
+    """Return the state with the features of its block drawn."""
+    g, kernel, size = int(pairs.group[0]), directions.kernel, directions.block_size
+    names = metric.names[: metric.counts[NAMES]]
+    features: I64 = np.stack([np.full(size, g), np.arange(size)], axis=1)
+    if directions.is_packed:
+        features = directions.kept[g * size : (g + 1) * size, [BLOCK, PLACE]]
+    first, second = names[pairs.chosen.T]
+    which, part = np.zeros(size, np.int64), kernel.parts[0]
+    weights = np.sqrt(pairs.gains / pairs.gains.max()).astype(np.float32)
+    _draw(part["key"], np.ascontiguousarray(features), first, second, np.maximum(weights, SMALLEST), which)
+    inputs = pairs.chosen[which].T
+    is_pair = inputs[0] != inputs[1]
+    entries = directions_along(kernel, size, names, (g + 1) * size)[:, g * size :]
+    along = entries[inputs, np.arange(size)] / (2.0 * math.pi * _scale_of(kernel, directions.plan.kernel, g))
+    along *= np.stack([np.where(is_pair, math.sqrt(0.5), 1.0), math.sqrt(0.5) * is_pair])
+    return pairs._replace(inputs=np.ascontiguousarray(inputs), along=np.ascontiguousarray(along, np.float32))
+
+
+def changed_features(before: Pairs, after: Pairs) -> Any:
+    """Return which features of a block in pairs have other directions."""
+    return ((before.inputs != after.inputs) | (before.along != after.along)).any(axis=0)
+
+
+def is_same(pairs: Pairs, metric: Metric, other: Pairs, other_metric: Metric, g: int) -> bool:
+    """Return whether a group of two functions, whose metrics have the names, is in the same pairs, or both in none."""
+    if g not in (pairs.group[0], other.group[0]):
+        return True
+    return pairs.group[0] == other.group[0] and (
+        np.array_equal(pairs.gains, other.gains)
+        and np.array_equal(metric.names[pairs.chosen], other_metric.names[other.chosen])
+    )
+
+
+def along_inputs(pairs: Pairs, metric: Metric, hashes: Any) -> F32:
+    """Return the directions of the features in pairs along inputs of these hashes, shape (inputs, features)."""
+    size = pairs.inputs.shape[1]
+    out: F32 = np.zeros((MOST_NAMES, size), np.float32)
+    for inputs, along in zip(pairs.inputs, pairs.along, strict=True):
+        out[inputs, np.arange(size)] += along
+    number = {name: i for i, name in enumerate(metric.names[: metric.counts[NAMES]].tolist())}
+    at = np.array([number.get(max(name, 1), MOST_NAMES) for name in hashes.tolist()], np.int64)
+    return np.concatenate([out, np.zeros((1, size), np.float32)])[at]
+
+
+def tensors_to_predict(pairs: Pairs) -> dict[str, Any]:
+    """Return the tensors of the block in pairs, if there is one."""
+    return {} if pairs.group[0] == NOWHERE else {"pairs.chosen": pairs.chosen.copy(), "pairs.gains": pairs.gains.copy()}
+
+
+def tensors_to_learn(pairs: Pairs) -> dict[str, Any]:
+    """Return the tensors of the sums, with their upper triangles; none before there are any."""
+    if not len(pairs.means):
+        return {}
+    upper = np.triu_indices(len(pairs.means))
+    sums = {f"pairs.{name}": getattr(pairs, name)[upper] for name in ("sums", "squares")}
+    return {"pairs.totals": pairs.totals.copy(), "pairs.means": pairs.means.copy(), **sums}
+
+
+def restore(stored: Mapping[str, Any], g: int, metric: Metric, directions: Directions) -> Pairs:
+    """Return the pairs in a file, where group `g` is in them, or NOWHERE; raise a ValueError if a tensor is missing or
+    does not fit.
+    """
+    count, pairs = int(metric.counts[NAMES]), empty()
+    if "pairs.totals" in stored:
+        means = tensor_file.require_tensor(stored, "pairs.means", np.float64, (None,))
+        inputs, rest = divmod(len(means), 2)
+        if rest or inputs > MOST_NAMES:
+            raise ValueError(f"expected up to {MOST_NAMES} pairs of means as pairs.means, got {len(means)} numbers")
+        pairs, upper = empty(inputs), np.triu_indices(len(means))
+        pairs.totals[:] = tensor_file.require_tensor(stored, "pairs.totals", np.float64, (4,))
+        pairs.means[:] = means
+        for name in ("sums", "squares"):
+            array = tensor_file.require_tensor(stored, f"pairs.{name}", np.float64, upper[0].shape)
+            getattr(pairs, name)[upper] = array
+        are_sums = all(np.isfinite(array).all() for array in (pairs.totals, means, pairs.sums, pairs.squares))
+        are_means = (np.abs(means) <= 2.0 * pairs.totals[SEEN]).all()
+        if not (are_sums and are_means) or min(pairs.totals.min(), pairs.squares.min(initial=0.0)) < 0.0:
+            raise ValueError("expected sums over examples as pairs.*, got other numbers")
+    if g == NOWHERE:
+        return pairs
+    chosen = tensor_file.require_tensor(stored, "pairs.chosen", np.int64, (None, 2))
+    gains = tensor_file.require_tensor(stored, "pairs.gains", np.float64, (len(chosen),))
+    are_pairs = 0 < len(np.unique(chosen, axis=0)) == len(chosen) <= MOST and 0 <= chosen.min() <= chosen.max() < count
+    if not are_pairs or (chosen[:, 0] > chosen[:, 1]).any() or not ((gains > 0.0) & (gains < np.inf)).all():
+        raise ValueError(f"expected different pairs of {count} inputs, and their gains, as pairs.*, got others")
+    new = pairs._replace(group=np.array([g]), chosen=chosen.copy(), gains=gains.copy())
+    return with_directions(with_room(new, int(chosen.max()) + 1), metric, directions)
