@@ -208,7 +208,7 @@ def with_room(pairs: Pairs, inputs: int) -> Pairs:
 
 
 def begun(since: int) -> int:
-    """Return the number of examples before those of the sums, `since` examples after the model was last reset.
+    """Return after how many examples the sums began, `since` examples after the model was last reset.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def begun(since: int) -> int:
 def expected_gains(pairs: Pairs) -> F64:
     """Return by how much each pair of inputs is expected to reduce the mean loss, shape (inputs, inputs).
 
-    The entries p ≤ q are for pairs; others, and those of pairs that may be due to chance, are 0.
+    The entries p ≤ q are for pairs; other entries, and entries that may be due to chance, are 0.
 
     Examples
     --------

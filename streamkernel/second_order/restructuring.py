@@ -124,8 +124,8 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         return None
     kept = {k: changed.get(k, now.groups[k]) for k in range(len(now.groups)) if k not in ended}
     new_metric = metric.with_groups(function.metric, in_metric, [g for g in ended if g < ordinary], root)
-    own = {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
-    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, own=own)
+    changing = {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=ended, steady=ended, changing=changing)
     new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     new.state.sampled[list(changed)] = 0.0
     _begin(new, begun)
@@ -190,16 +190,16 @@ def _in_pairs(now: Arrangement, arranger: Arranger, groups: Sequence[int]) -> Pa
     It begins in place of the one of `groups` without which the mixture loses least, if the pairs are expected to gain
     more by the share :data:`growth.PAYS` of the loss. Where new pairs gain as much, a block in pairs changes features.
     """
-    known, own = now.state.pairs, now.state.metric
-    is_wide = own.counts[metric.NAMES] == metric.MOST_NAMES
+    before, names = now.state.pairs, now.state.metric
+    is_wide = names.counts[metric.NAMES] == metric.MOST_NAMES
     if not arranger.has_metric or now.directions.is_packed or now.since < pairs.FROM or is_wide:
-        return known
-    gains, g = pairs.expected_gains(known), int(known.group[0])
+        return before
+    gains, g = pairs.expected_gains(before), int(before.group[0])
     costs = _costs(now, groups) if g == pairs.NOWHERE else {g: 0.0}
     g = min(costs, key=costs.__getitem__)
-    if not pairs.new_gain(known, gains) > (costs[g] + growth.PAYS) * _loss(now):
-        return known
-    return pairs.with_group(known, g, gains, own, now.directions)
+    if not pairs.new_gain(before, gains) > (costs[g] + growth.PAYS) * _loss(now):
+        return before
+    return pairs.with_group(before, g, gains, names, now.directions)
 
 
 def _pays(now: Arrangement, g: int) -> bool:
@@ -314,8 +314,8 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
     table[larger] = 0
     table[begun, 0], table[begun, 2] = np.array(arranger.alone)[begun], seen
     new_metric, steady = metric.with_groups(new_metric, [], ended, None), [*ended, *sharing]
-    newton, own = [*groups, *again], {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
-    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=newton, steady=steady, own=own)
+    newton, changing = [*groups, *again], {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
+    new = _rearrange(now, arranger, kernel, table, kept=kept, newton=newton, steady=steady, changing=changing)
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
     _begin(new, begun)
     return new
@@ -342,10 +342,10 @@ def _rearrange(
     kept: Mapping[int, Group],
     newton: Sequence[int],
     steady: Sequence[int],
-    own: Mapping[str, Any],
+    changing: Mapping[str, Any],
 ) -> Arrangement:
-    """Return the mixture with the kept groups, and its `own` λ, metric and pairs; the losses and weights of some
-    functions, by Newton steps and by constant ones, are reset.
+    """Return the mixture with the kept groups, and with the `changing` λ, metric and pairs; the losses and weights of
+    some functions, by Newton steps and by constant ones, are reset.
     """
     function, numbers, targets, sizes = now.state, now.state.numbers, len(now.state.numbers), _sizes(now)
     functions = np.array([*newton, *(function.slots[slots.STEADY] + np.array(steady, int))], int)
@@ -360,7 +360,7 @@ def _rearrange(
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
     arrays |= {name: getattr(function, name) for name in ("small", "linear", "neighbours", "span")}
-    arrays |= {"recent": np.zeros(len(table)), **own}
+    arrays |= {"recent": np.zeros(len(table)), **changing}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 

@@ -41,7 +41,7 @@ def with_large_group(model):
         kept=kept,
         newton=[OF_MANY],
         steady=[OF_MANY],
-        own={"priors": now.state.priors, "metric": new_metric, "pairs": now.state.pairs},
+        changing={"priors": now.state.priors, "metric": new_metric, "pairs": now.state.pairs},
     )
     restructuring._begin(learner._live, [OF_MANY])
 
