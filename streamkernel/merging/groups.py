@@ -113,18 +113,18 @@ def merge_pairs(
     new, number = pairs.empty(count), {name: i for i, name in enumerate(merged.names[:count].tolist())}
     from_base = sum(_is_since_same_check(part, base) for part in parts)
     factors = [(1.0, 1.0)] * len(parts) + [(min(from_base, 1.0) - from_base, 1.0 - len(parts))]
-    for part, (of_sums, of_means) in zip([*parts, base], factors, strict=True):
-        sums, names = part.pairs, part.metric.names[: len(part.pairs.means) // 2].tolist()
+    for part, (of_sums, of_moments) in zip([*parts, base], factors, strict=True):
+        sums, names = part.pairs, part.metric.names[: len(part.pairs.moments)].tolist()
         shared = [i for i, name in enumerate(names[: part.metric.counts[metric.NAMES]]) if name in number]
-        of = np.ravel([[2 * i, 2 * i + 1] for i in shared]).astype(np.int64)
-        at = np.ravel([[2 * number[names[i]], 2 * number[names[i]] + 1] for i in shared]).astype(np.int64)
-        new.means[at] += of_means * sums.means[of]
-        totals = np.append(np.full(pairs.SEEN, of_sums), of_means) * sums.totals
+        inputs = np.array([number[names[i]] for i in shared], np.int64)
+        of, at = (np.ravel(np.stack([2 * i, 2 * i + 1], axis=1)) for i in (np.array(shared, np.int64), inputs))
+        new.moments[inputs] += of_moments * sums.moments[shared]
+        totals = np.append(np.full(pairs.SEEN, of_sums), of_moments) * sums.totals
         new.totals[:] += totals
         for array, added in ((new.sums, sums.sums), (new.squares, sums.squares)):
             whole = np.triu(added) + np.triu(added, 1).T
             array[np.ix_(at, at)] += of_sums * whole[np.ix_(of, of)]
-    for array in (new.totals, new.squares):  # no rounding error is left below 0
+    for array in (new.totals, new.squares, new.moments[:, 2], new.moments[:, 4]):  # no rounding error is left below 0
         np.maximum(array, 0.0, out=array)
     for part, there in zip(parts, has, strict=True):
         g = int(part.pairs.group[0])

@@ -2,7 +2,8 @@
 
 Among many inputs, isotropic features hardly see an effect of two of them, and gradients of f do not show it while f has
 not learned it. But whether a function of a pair would reduce the loss can be asked without learning it. With the trial
-functions u₁ = sin x and u₂ = 1 - cos x of each scaled input, less their means, and ℓ' of f before it learns an example,
+functions u₁ = sin x and u₂ = 1 - cos x of each scaled input, both less their means, u₂ also less its regression on u₁,
+and with ℓ' of f before it learns an example,
 
     S = Σ ℓ' u_a(x_p) u_b(x_q),   V = Σ ℓ'² u_a(x_p)² u_b(x_q)²,   z² = S²/V
 
@@ -54,6 +55,9 @@ about one check in a thousand."""
 
 TURN = 0.5 / math.pi
 
+DEPENDENT = 0.01
+"""If a smaller share of the variance of u₂ does not follow from u₁, as where an input has two values, u₂ is 0."""
+
 NOWHERE = -1
 """In place of the group in pairs."""
 
@@ -68,8 +72,9 @@ class Pairs(NamedTuple):
     ----------
     totals
         The number of examples, Σ ℓ'² and Σ ℓ'' of the sums, and the number of examples of the means.
-    means
-        Σ u of both trial functions of the first inputs, shape (2 inputs,); later ones wait for a check.
+    moments
+        Of the first inputs, Σ sin x and Σ (1 - cos x), and Σ c₁², Σ c₁c₂ and Σ c₂² of both less their means, shape
+        (inputs, 5); later inputs wait for a check.
     sums, squares
         S and V, shape (2 inputs, 2 inputs), of which the upper triangles count.
     group
@@ -81,7 +86,7 @@ class Pairs(NamedTuple):
     """
 
     totals: F64
-    means: F64
+    moments: F64
     sums: F64
     squares: F64
     group: I64
@@ -93,7 +98,7 @@ class Pairs(NamedTuple):
 
 PAIRS = types.NamedTuple(
     [
-        types.float64[::1], types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.int64[::1],
+        types.float64[::1], types.float64[:, ::1], types.float64[:, ::1], types.float64[:, ::1], types.int64[::1],
         types.int64[:, ::1], types.float64[::1], types.int64[:, ::1], types.float32[:, ::1],
     ],
     Pairs,
@@ -136,7 +141,7 @@ def observe(pairs, metric, rows, i, since, slope, curvature, work):  # type: ign
 
     `since` is the number of examples before it since the model was last reset.
     """
-    totals, means, u, squared, size = pairs.totals, pairs.means, work.u, work.squared, len(pairs.means)
+    totals, u, squared, size = pairs.totals, work.u, work.squared, len(pairs.sums)
     if not max(abs(slope), curvature) <= LARGEST_GRADIENT or metric.counts[NAMES] == MOST_NAMES:
         return
     if since >= FROM and schedule.compiled_is_due(since):
@@ -150,9 +155,16 @@ def observe(pairs, metric, rows, i, since, slope, curvature, work):  # type: ign
         number = number_for(metric, rows.hashes[j], rows.slots[j])
         if 0 <= 2 * number < size:
             cosine, sine = cos_sin_turns(np.float32(rows.values[j] * TURN))
-            for k, value in ((2 * number, sine), (2 * number + 1, np.float32(1.0) - cosine)):
-                means[k] += value
-                u[k] = value - means[k] / totals[SEEN]
+            moments = pairs.moments[number]
+            moments[0] += sine
+            moments[1] += np.float32(1.0) - cosine
+            a, b = sine - moments[0] / totals[SEEN], np.float32(1.0) - cosine - moments[1] / totals[SEEN]
+            moments[2] += a * a
+            moments[3] += a * b
+            moments[4] += b * b
+            u[2 * number] = a
+            if moments[2] * moments[4] - moments[3] * moments[3] > DEPENDENT * moments[2] * moments[4]:
+                u[2 * number + 1] = b - moments[3] / moments[2] * a
     for k in range(size):
         squared[k] = u[k] * u[k]
     for k in range(size):
@@ -187,7 +199,7 @@ def empty(inputs: int = 0) -> Pairs:
     """Return the state before the first example, with room for the sums of a number of inputs."""
     return Pairs(
         totals=np.zeros(4),
-        means=np.zeros(2 * inputs),
+        moments=np.zeros((inputs, 5)),
         sums=np.zeros((2 * inputs, 2 * inputs)),
         squares=np.zeros((2 * inputs, 2 * inputs)),
         group=np.full(1, NOWHERE),
@@ -200,11 +212,11 @@ def empty(inputs: int = 0) -> Pairs:
 
 def with_room(pairs: Pairs, inputs: int) -> Pairs:
     """Return the state with room for the sums of more inputs."""
-    more = 2 * inputs - len(pairs.means)
+    more = inputs - len(pairs.moments)
     if more <= 0:
         return pairs
-    means, sums, squares = (np.pad(array, (0, more)) for array in (pairs.means, pairs.sums, pairs.squares))
-    return pairs._replace(means=means, sums=sums, squares=squares)
+    sums, squares = (np.pad(array, (0, 2 * more)) for array in (pairs.sums, pairs.squares))
+    return pairs._replace(moments=np.pad(pairs.moments, ((0, more), (0, 0))), sums=sums, squares=squares)
 
 
 def begun(since: int) -> int:
@@ -232,7 +244,7 @@ def expected_gains(pairs: Pairs) -> F64:
     [[0.0, 0.46], [0.0, 0.0]]
     """
     n, squares, curvatures, _ = pairs.totals.tolist()
-    s, v, inputs = np.triu(pairs.sums), np.triu(pairs.squares), len(pairs.means) // 2
+    s, v, inputs = np.triu(pairs.sums), np.triu(pairs.squares), len(pairs.moments)
     shape = inputs, 2, inputs, 2
     with np.errstate(over="ignore"):
         score = np.divide(s * s, v, out=np.zeros_like(s), where=v > 0.0)
@@ -349,11 +361,11 @@ def tensors_to_predict(pairs: Pairs) -> dict[str, Any]:
 
 def tensors_to_learn(pairs: Pairs) -> dict[str, Any]:
     """Return the tensors of the sums, with their upper triangles; none before there are any."""
-    if not len(pairs.means):
+    if not len(pairs.moments):
         return {}
-    upper = np.triu_indices(len(pairs.means))
+    upper = np.triu_indices(len(pairs.sums))
     sums = {f"pairs.{name}": getattr(pairs, name)[upper] for name in ("sums", "squares")}
-    return {"pairs.totals": pairs.totals.copy(), "pairs.means": pairs.means.copy(), **sums}
+    return {"pairs.totals": pairs.totals.copy(), "pairs.moments": pairs.moments.copy(), **sums}
 
 
 def restore(stored: Mapping[str, Any], g: int, metric: Metric, directions: Directions) -> Pairs:
@@ -362,19 +374,17 @@ def restore(stored: Mapping[str, Any], g: int, metric: Metric, directions: Direc
     """
     count, pairs = int(metric.counts[NAMES]), empty()
     if "pairs.totals" in stored:
-        means = tensor_file.require_tensor(stored, "pairs.means", np.float64, (None,))
-        inputs, rest = divmod(len(means), 2)
-        if rest or inputs > MOST_NAMES:
-            raise ValueError(f"expected up to {MOST_NAMES} pairs of means as pairs.means, got {len(means)} numbers")
-        pairs, upper = empty(inputs), np.triu_indices(len(means))
+        moments = tensor_file.require_tensor(stored, "pairs.moments", np.float64, (None, 5))
+        if len(moments) > MOST_NAMES:
+            raise ValueError(f"expected up to {MOST_NAMES} inputs as pairs.moments, got {len(moments)}")
+        pairs, upper = empty(len(moments)), np.triu_indices(2 * len(moments))
         pairs.totals[:] = tensor_file.require_tensor(stored, "pairs.totals", np.float64, (4,))
-        pairs.means[:] = means
+        pairs.moments[:] = moments
         for name in ("sums", "squares"):
             array = tensor_file.require_tensor(stored, f"pairs.{name}", np.float64, upper[0].shape)
             getattr(pairs, name)[upper] = array
-        are_sums = all(np.isfinite(array).all() for array in (pairs.totals, means, pairs.sums, pairs.squares))
-        are_means = (np.abs(means) <= 2.0 * pairs.totals[SEEN]).all()
-        if not (are_sums and are_means) or min(pairs.totals.min(), pairs.squares.min(initial=0.0)) < 0.0:
+        are_moments = (np.abs(moments) <= 4.0 * pairs.totals[SEEN]).all() and (moments[:, [2, 4]] >= 0.0).all()
+        if not are_moments or min(pairs.totals.min(), pairs.squares.min(initial=0.0)) < 0.0:
             raise ValueError("expected sums over examples as pairs.*, got other numbers")
     if g == NOWHERE:
         return pairs

@@ -102,22 +102,42 @@ def test_the_sums_are_those_of_numpy():
     names = [f"x{i}" for i in range(WIDTH)]
     order = np.array([arrays.metric.names.tolist().index(hash64(name)) for name in names])
     at = (2 * order[:, None] + [0, 1]).ravel()
-    (sums, squares), means = np.zeros((2, 2 * WIDTH, 2 * WIDTH)), arrays.pairs.means[at].copy()
-    before = arrays.pairs.totals[pairs.SEEN]
+    sums, squares = np.zeros((2, 2 * WIDTH, 2 * WIDTH))
+    moments, n = arrays.pairs.moments[order].copy(), arrays.pairs.totals[pairs.SEEN]
     for x, y in zip(more, targets, strict=True):
         row = model._state.scales(learner.directions.row(x))
         value = dict(zip(row.hashes.tolist(), row.values.tolist(), strict=True))
-        t = np.array([value[hash64(name)] for name in names])
-        phi = np.stack([np.sin(t), 1.0 - np.cos(t)], axis=1).ravel()
-        means, before = means + phi, before + 1
-        u, slope = phi - means / before, model.predict_one(x) - y
+        t, n = np.array([value[hash64(name)] for name in names]), n + 1
+        moments[:, :2] += np.transpose(phi := [np.sin(t), 1.0 - np.cos(t)])
+        a, b = np.array(phi) - moments[:, :2].T / n
+        moments[:, 2:] += np.transpose([a * a, a * b, b * b])
+        u = np.stack([a, b - moments[:, 3] / moments[:, 2] * a], axis=1).ravel()
+        slope = model.predict_one(x) - y
         sums, squares = sums + slope * np.outer(u, u), squares + slope**2 * np.outer(u**2, u**2)
         model.learn_one(x, y)
     ours = model._learner.arrays.pairs
     for array, expected in ((ours.sums, sums), (ours.squares, squares)):
         whole = np.triu(array) + np.triu(array, 1).T
-        np.testing.assert_allclose(whole[np.ix_(at, at)], expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max())
+        np.testing.assert_allclose(
+            whole[np.ix_(at, at)], expected, rtol=1e-2, atol=1e-2 * np.abs(expected).max()
+        )  # ȳ moves
+    np.testing.assert_allclose(ours.moments[order], moments, rtol=1e-4, atol=1e-3)
     assert ours.totals[[pairs.EXAMPLES, pairs.CURVATURES]].tolist() == [40.0, 40.0]
+
+
+@pytest.mark.parametrize("values", [[-1.0, 1.0], [0.0, 1.0, 1.0, 1.0]])
+def test_inputs_of_two_values_have_one_trial_function(values):
+    """Else one product would count four times."""
+    generator = np.random.default_rng(0)
+    X = generator.choice(values, size=(1100, 20))
+    model = learn(KernelRegressor(**SMALL), as_dicts(X), generator.normal(size=1100).tolist())
+    arrays = model._learner.arrays.pairs
+    assert arrays.group[0] == NOWHERE
+    assert np.triu(arrays.squares)[::2, ::2].any()
+    assert not np.triu(arrays.squares)[1::2, 1::2].any()
+    y = X[:, 3] * X[:, 5] + 0.1 * generator.normal(size=1100)
+    model = learn(KernelRegressor(**SMALL), as_dicts(X), (y - X[:, 3] * y.mean()).tolist())
+    assert ({"x3", "x5"} in chosen(model)) == (values[0] < 0.0)  # a product of flags is nearly linear
 
 
 def test_features_of_the_block_depend_on_its_pairs():
@@ -278,7 +298,7 @@ def test_replicas_merge_with_the_examples_of_each_once():
         learn(part, xs[number:200:2], ys[number:200:2])
     before, one, other = (copy.deepcopy(part._learner.arrays.pairs) for part in (base, *parts))
     merged = parts[0].merge(parts[1], base=base)._learner.arrays.pairs
-    for name in ("totals", "means"):
+    for name in ("totals", "moments"):
         expected = getattr(one, name) + getattr(other, name) - getattr(before, name)
         np.testing.assert_allclose(getattr(merged, name), expected, atol=1e-9)
     expected = np.triu(one.sums + other.sums - before.sums)
@@ -306,13 +326,13 @@ def test_replicas_merge_with_inputs_that_others_lack():
 
     assert merged.pairs.totals[pairs.EXAMPLES] == 108 + 16
     assert sum_of(merged, "x2", "x7") == pytest.approx(sum_of(one, "x2", "x7") + sum_of(other, "x2", "x7"))
-    assert len(merged.pairs.means) == 2 * (WIDTH + 1)
+    assert len(merged.pairs.moments) == WIDTH + 1
 
 
 CRAFTED = {
     "no pairs": lambda t: t.pop("pairs.chosen"),
     "no gains": lambda t: t.pop("pairs.gains"),
-    "no means": lambda t: t.pop("pairs.means"),
+    "no moments": lambda t: t.pop("pairs.moments"),
     "an input that is not there": lambda t: t["pairs.chosen"].fill(WIDTH),
     "an input below 0": lambda t: t["pairs.chosen"].fill(-1),
     "a pair in the other order": lambda t: t["pairs.chosen"].__setitem__(0, t["pairs.chosen"][0, ::-1].copy()),
@@ -322,8 +342,9 @@ CRAFTED = {
     "sums that are not numbers": lambda t: t["pairs.sums"].fill(np.nan),
     "squares below 0": lambda t: t["pairs.squares"].fill(-1.0),
     "fewer examples than none": lambda t: t["pairs.totals"].fill(-1.0),
-    "half a pair of means": lambda t: t.update({"pairs.means": t["pairs.means"][:-1].copy()}),
-    "more means than inputs": lambda t: t.update({"pairs.means": np.zeros(400)}),
+    "sums of other inputs": lambda t: t.update({"pairs.moments": t["pairs.moments"][:-1].copy()}),
+    "more inputs than there may be": lambda t: t.update({"pairs.moments": np.zeros((200, 5))}),
+    "moments of more examples": lambda t: t["pairs.moments"].fill(1e6),
     "two blocks in pairs": lambda t: t["table"][:3, 1].fill(8),
 }
 
