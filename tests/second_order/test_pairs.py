@@ -137,7 +137,7 @@ def test_inputs_of_two_values_have_one_trial_function(values):
     assert not np.triu(arrays.squares)[1::2, 1::2].any()
     y = X[:, 3] * X[:, 5] + 0.1 * generator.normal(size=1100)
     model = learn(KernelRegressor(**SMALL), as_dicts(X), (y - X[:, 3] * y.mean()).tolist())
-    assert ({"x3", "x5"} in chosen(model)) == (values[0] < 0.0)  # a product of flags is nearly linear
+    assert {"x3", "x5"} in chosen(model)
 
 
 def test_features_of_the_block_depend_on_its_pairs():
