@@ -12,7 +12,7 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
 from streamkernel.merging.summaries import SecondOrderSummary
-from streamkernel.second_order import metric, newton, pairs
+from streamkernel.second_order import growth, metric, newton, pairs
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.square_root import factor_of, solution
@@ -93,6 +93,14 @@ def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[
     rows = [[(blocks * (w > 0.0), w, -rung, -born) for blocks, rung, born in table.tolist()] for w, table in weighted]
     best = [max(places) for places in zip(*rows, strict=True)]
     merged: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
+    for kind in (1, growth.IN_PAIRS):  # one block in a metric, and one in pairs: of the heaviest part
+        least = kind * growth.ALONE
+        there = [g for g in range(growth.ALONE) if least <= merged[g, 1] < least + growth.ALONE]
+        for g in sorted(there, key=lambda g: -best[g][1])[1:]:
+            merged[g] = max(
+                ([blocks, rung, born] for blocks, rung, born in (t[g].tolist() for t in tables) if rung == g),
+                default=[0, g, merged[g, 2]],
+            )
     has = np.stack([(table[:, :2] == merged[:, :2]).all(axis=1) & (table[:, 0] > 0) for table in tables])
     for g in range(len(merged)):
         first = parts[int((has[:, g] & (np.array([table[g, 2] for table in tables]) == merged[g, 2])).argmax())]
@@ -118,13 +126,20 @@ def merge_pairs(
         shared = [i for i, name in enumerate(names[: part.metric.counts[metric.NAMES]]) if name in number]
         inputs = np.array([number[names[i]] for i in shared], np.int64)
         of, at = (np.ravel(np.stack([2 * i, 2 * i + 1], axis=1)) for i in (np.array(shared, np.int64), inputs))
-        new.moments[inputs] += of_moments * sums.moments[shared]
+        moments = sums.moments[shared].copy()
+        moments[:, -1] = sums.totals[pairs.SEEN] - moments[:, -1]  # the examples after
+        new.moments[inputs] += of_moments * moments
         totals = np.append(np.full(pairs.SEEN, of_sums), of_moments) * sums.totals
         new.totals[:] += totals
         for array, added in ((new.sums, sums.sums), (new.squares, sums.squares)):
             whole = np.triu(added) + np.triu(added, 1).T
             array[np.ix_(at, at)] += of_sums * whole[np.ix_(of, of)]
-    for array in (new.totals, new.squares, new.moments[:, 2], new.moments[:, 4]):  # no rounding error is left below 0
+    new.moments[:, -1] = new.totals[pairs.SEEN] - new.moments[:, -1]
+    for array in (
+        new.totals[: pairs.SLOPES],
+        new.squares,
+        *(new.moments[:, k] for k in (2, 4, 5)),
+    ):  # not below 0 by rounding
         np.maximum(array, 0.0, out=array)
     for part, there in zip(parts, has, strict=True):
         g = int(part.pairs.group[0])

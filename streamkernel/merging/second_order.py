@@ -267,6 +267,7 @@ def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) ->
         for f in learned:
             more = f.l2 * (len(least) + int(f.numbers["buffered"]))
             is_same = base.arrays.kept[g] == 1.0 and (f.table[g] == base.table[g]).all()
+            is_same &= pairs.is_same(f.arrays.pairs, f.arrays.metric, base.arrays.pairs, base.arrays.metric, g)
             if is_same and (_diagonal(f, g) + more < least).any():
                 raise MergeError(
                     "Expected models that continued from the base, got one whose Gram matrix is smaller than the base's"

@@ -61,7 +61,8 @@ class SecondOrderLearner(StoredMixture):
             getattr(live.state, name)[:] = getattr(old, name)
         targets = len(old.numbers)
         live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
-        inputs = min(len(np.unique(rows.hashes)), MOST_NAMES) if self.has_metric else 0
+        inputs = len(np.unique(rows.hashes)) if self.has_metric else 0
+        inputs = inputs if inputs < MOST_NAMES else 0
         live = twin._live = live._replace(state=live.state._replace(pairs=pairs.empty(inputs)))
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
@@ -203,7 +204,6 @@ class SecondOrderLearner(StoredMixture):
         if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != self.examples:
             self._complete()
             self._grow_if_due()
-            self._live = self._live.with_more_pairs() if self.has_metric else self._live
             self._step_if_due()  # steps may be shorter from now on
         self.is_unfinished = False
 
@@ -268,6 +268,7 @@ class SecondOrderLearner(StoredMixture):
 
     def _grow_if_due(self) -> None:
         """Start and end groups if that is due."""
+        self._live = self._live.with_more_pairs() if self.has_metric else self._live
         if self._live.since >= growth.FROM and not self.is_joint:
             descents = expected_descent(self._live, self._arranger)
             self._live.state.numbers["new_descent"], self._live.state.numbers["old_descent"] = descents

@@ -3,7 +3,7 @@
 Among many inputs, isotropic features hardly see an effect of two of them, and gradients of f do not show it while f has
 not learned it. But whether a function of a pair would reduce the loss can be asked without learning it. With the trial
 functions u₁ = sin x and u₂ = 1 - cos x of each scaled input, both less their means, u₂ also less its regression on u₁,
-and with ℓ' of f before it learns an example,
+and with ℓ' of f before it learns an example, less its part that a constant would remove,
 
     S = Σ ℓ' u_a(x_p) u_b(x_q),   V = Σ ℓ'² u_a(x_p)² u_b(x_q)²,   z² = S²/V
 
@@ -61,8 +61,8 @@ DEPENDENT = 0.01
 NOWHERE = -1
 """In place of the group in pairs."""
 
-EXAMPLES, SQUARES, CURVATURES, SEEN = range(4)
-"""Entries of `totals`: n, Σ ℓ'² and Σ ℓ'' of the sums, and the number of examples that the means are over."""
+EXAMPLES, SQUARES, CURVATURES, SLOPES, SEEN = range(5)
+"""Entries of `totals`: n, Σ ℓ'², Σ ℓ'' and Σ ℓ' of the sums, and the number of examples of the moments."""
 
 
 class Pairs(NamedTuple):
@@ -71,10 +71,10 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     totals
-        The number of examples, Σ ℓ'² and Σ ℓ'' of the sums, and the number of examples of the means.
+        The number of examples, Σ ℓ'², Σ ℓ'' and Σ ℓ' of the sums, and the number of examples of the moments.
     moments
-        Of the first inputs, Σ sin x and Σ (1 - cos x), and Σ c₁², Σ c₁c₂ and Σ c₂² of both less their means, shape
-        (inputs, 5); later inputs wait for a check.
+        Of the first inputs, Σ sin x and Σ (1 - cos x), Σ c₁², Σ c₁c₂ and Σ c₂² of both less their means, and the number
+        of examples before these, shape (inputs, 6); later inputs wait for a check.
     sums, squares
         S and V, shape (2 inputs, 2 inputs), of which the upper triangles count.
     group
@@ -146,9 +146,11 @@ def observe(pairs, metric, rows, i, since, slope, curvature, work):  # type: ign
         return
     if since >= FROM and schedule.compiled_is_due(since):
         pairs.sums[:], pairs.squares[:], totals[:SEEN] = 0.0, 0.0, 0.0
+    totals[SLOPES] += slope
+    totals[CURVATURES] += curvature
+    slope -= curvature * totals[SLOPES] / totals[CURVATURES] if totals[CURVATURES] > 0.0 else 0.0
     totals[EXAMPLES] += 1.0
     totals[SQUARES] += slope * slope
-    totals[CURVATURES] += curvature
     totals[SEEN] += 1.0
     u[:size] = 0.0
     for j in range(rows.start[i], rows.start[i + 1]):
@@ -156,9 +158,10 @@ def observe(pairs, metric, rows, i, since, slope, curvature, work):  # type: ign
         if 0 <= 2 * number < size:
             cosine, sine = cos_sin_turns(np.float32(rows.values[j] * TURN))
             moments = pairs.moments[number]
+            n = totals[SEEN] - moments[5]
             moments[0] += sine
             moments[1] += np.float32(1.0) - cosine
-            a, b = sine - moments[0] / totals[SEEN], np.float32(1.0) - cosine - moments[1] / totals[SEEN]
+            a, b = sine - moments[0] / n, np.float32(1.0) - cosine - moments[1] / n
             moments[2] += a * a
             moments[3] += a * b
             moments[4] += b * b
@@ -198,8 +201,8 @@ def add_slopes(pairs, slopes, out):  # type: ignore[no-untyped-def]
 def empty(inputs: int = 0) -> Pairs:
     """Return the state before the first example, with room for the sums of a number of inputs."""
     return Pairs(
-        totals=np.zeros(4),
-        moments=np.zeros((inputs, 5)),
+        totals=np.zeros(5),
+        moments=np.zeros((inputs, 6)),
         sums=np.zeros((2 * inputs, 2 * inputs)),
         squares=np.zeros((2 * inputs, 2 * inputs)),
         group=np.full(1, NOWHERE),
@@ -216,7 +219,9 @@ def with_room(pairs: Pairs, inputs: int) -> Pairs:
     if more <= 0:
         return pairs
     sums, squares = (np.pad(array, (0, 2 * more)) for array in (pairs.sums, pairs.squares))
-    return pairs._replace(moments=np.pad(pairs.moments, ((0, more), (0, 0))), sums=sums, squares=squares)
+    moments = np.pad(pairs.moments, ((0, more), (0, 0)))
+    moments[-more:, -1] = pairs.totals[SEEN]
+    return pairs._replace(moments=moments, sums=sums, squares=squares)
 
 
 def begun(since: int) -> int:
@@ -230,6 +235,14 @@ def begun(since: int) -> int:
     return schedule.last_due(since - 1) if since > FROM else 0
 
 
+def _variances(pairs: Pairs) -> F64:
+    """Return the mean of u² of each trial function, by which u² is too large in V, because ℓ' has no mean."""
+    _, _, first, both, second, before = pairs.moments.T
+    left = second - np.divide(both * both, first, out=np.zeros_like(both), where=first > 0.0)
+    n = np.maximum(pairs.totals[SEEN] - before, 1.0)
+    return np.asarray(np.stack([first / n, np.maximum(left, 0.0) / n], axis=1).ravel())
+
+
 def expected_gains(pairs: Pairs) -> F64:
     """Return by how much each pair of inputs is expected to reduce the mean loss, shape (inputs, inputs).
 
@@ -238,21 +251,22 @@ def expected_gains(pairs: Pairs) -> F64:
     Examples
     --------
     >>> pairs = empty(2)
-    >>> pairs.totals[:] = 100.0, 200.0, 100.0, 100.0
+    >>> pairs.totals[:3] = 100.0, 200.0, 100.0
     >>> pairs.sums[0, 2], pairs.squares[:] = 20.0, 8.0     # z² = 50 of sin x₀ sin x₁
     >>> expected_gains(pairs).round(2).tolist()
     [[0.0, 0.46], [0.0, 0.0]]
     """
-    n, squares, curvatures, _ = pairs.totals.tolist()
+    n, squares, curvatures, *_ = pairs.totals.tolist()
     s, v, inputs = np.triu(pairs.sums), np.triu(pairs.squares), len(pairs.moments)
-    shape = inputs, 2, inputs, 2
+    shape, diagonal = (inputs, 2, inputs, 2), np.arange(2 * inputs)
+    v[diagonal, diagonal] = np.maximum(v.diagonal() - squares * np.square(_variances(pairs)), 0.5 * v.diagonal())
     with np.errstate(over="ignore"):
         score = np.divide(s * s, v, out=np.zeros_like(s), where=v > 0.0)
     is_sure = score.reshape(shape).sum(axis=(1, 3)) > BASE + PER_PAIR * math.log(max(inputs * (inputs + 1) / 2, 1.0))
-    if not (min(n, curvatures) > 0.0 and np.isfinite(score).all()):
+    if not min(n, curvatures) > 0.0:
         return np.zeros((inputs, inputs))
     gains = (score - (v > 0.0)).reshape(shape).sum(axis=(1, 3)) * (0.5 * squares / curvatures / n)
-    return np.where(is_sure, np.maximum(gains, 0.0), 0.0)
+    return np.where(is_sure & np.isfinite(gains), np.maximum(gains, 0.0), 0.0)
 
 
 def new_gain(pairs: Pairs, gains: F64) -> float:
@@ -374,18 +388,21 @@ def restore(stored: Mapping[str, Any], g: int, metric: Metric, directions: Direc
     """
     count, pairs = int(metric.counts[NAMES]), empty()
     if "pairs.totals" in stored:
-        moments = tensor_file.require_tensor(stored, "pairs.moments", np.float64, (None, 5))
-        if len(moments) > MOST_NAMES:
-            raise ValueError(f"expected up to {MOST_NAMES} inputs as pairs.moments, got {len(moments)}")
+        moments = tensor_file.require_tensor(stored, "pairs.moments", np.float64, (None, 6))
+        if len(moments) > count:
+            raise ValueError(f"expected up to {count} inputs as pairs.moments, got {len(moments)}")
         pairs, upper = empty(len(moments)), np.triu_indices(2 * len(moments))
-        pairs.totals[:] = tensor_file.require_tensor(stored, "pairs.totals", np.float64, (4,))
+        pairs.totals[:] = tensor_file.require_tensor(stored, "pairs.totals", np.float64, (5,))
         pairs.moments[:] = moments
         for name in ("sums", "squares"):
             array = tensor_file.require_tensor(stored, f"pairs.{name}", np.float64, upper[0].shape)
             getattr(pairs, name)[upper] = array
         are_moments = (np.abs(moments) <= 4.0 * pairs.totals[SEEN]).all() and (moments[:, [2, 4]] >= 0.0).all()
-        if not are_moments or min(pairs.totals.min(), pairs.squares.min(initial=0.0)) < 0.0:
+        least = min(np.delete(pairs.totals, SLOPES).min(), pairs.squares.min(initial=0.0))
+        if not are_moments or not (moments[:, -1] <= pairs.totals[SEEN]).all() or least < 0.0:
             raise ValueError("expected sums over examples as pairs.*, got other numbers")
+    if g == NOWHERE and "pairs.chosen" in stored:
+        raise ValueError("expected a block in pairs with pairs.chosen, got none in the table")
     if g == NOWHERE:
         return pairs
     chosen = tensor_file.require_tensor(stored, "pairs.chosen", np.int64, (None, 2))

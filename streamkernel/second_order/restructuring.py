@@ -104,15 +104,15 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
         begun, ended = [*begun, probe], [*ended, probe]
     in_pairs = _in_pairs(now, arranger, [g for g in range(alone) if g not in {probe, int(singles.argmin()), *shared}])
     changed = {}
-    if in_pairs is not function.pairs and in_pairs.group[0] == function.pairs.group[0]:
+    if function.pairs.group[0] in ended:
+        in_pairs = pairs.without_group(function.pairs)
+    elif in_pairs is not function.pairs and in_pairs.group[0] == function.pairs.group[0]:
         g = int(in_pairs.group[0])
         changed[g] = _with_others(now.groups[g], pairs.changed_features(function.pairs, in_pairs), now.prior(g))
     elif in_pairs is not function.pairs:
         g = int(in_pairs.group[0])
         table[g] = 1, IN_PAIRS * alone + rung % alone, seen
         begun, ended = [*begun, g], [*(k for k in ended if k != g), g]
-    elif in_pairs.group[0] in ended:
-        in_pairs = pairs.without_group(in_pairs)
     for g in begun:
         lambdas[g] = growth.prior_of_new_group(lambdas[table[g, 1] % alone], unexplained)
     in_metric = [g for g in begun if alone <= table[g, 1] < IN_PAIRS * alone]
@@ -195,9 +195,12 @@ def _in_pairs(now: Arrangement, arranger: Arranger, groups: Sequence[int]) -> Pa
     if not arranger.has_metric or now.directions.is_packed or now.since < pairs.FROM or is_wide:
         return before
     gains, g = pairs.expected_gains(before), int(before.group[0])
+    gain = pairs.new_gain(before, gains) / _loss(now) if gains.any() else 0.0
+    if not gain > growth.PAYS:
+        return before
     costs = _costs(now, groups) if g == pairs.NOWHERE else {g: 0.0}
     g = min(costs, key=costs.__getitem__)
-    if not pairs.new_gain(before, gains) > (costs[g] + growth.PAYS) * _loss(now):
+    if not gain > growth.PAYS + costs[g]:
         return before
     return pairs.with_group(before, g, gains, names, now.directions)
 

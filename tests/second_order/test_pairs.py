@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from streamkernel.features.rows import Rows
 from streamkernel.interop import to_numpy
 from streamkernel.interop.numpy_predictor import Predictor
 from streamkernel.learners.embedding import directions_along
+from streamkernel.merging.groups import groups_together
+from streamkernel.merging.second_order import summarize
 from streamkernel.second_order import pairs, slots
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.pairs import NOWHERE
@@ -103,16 +106,17 @@ def test_the_sums_are_those_of_numpy():
     order = np.array([arrays.metric.names.tolist().index(hash64(name)) for name in names])
     at = (2 * order[:, None] + [0, 1]).ravel()
     sums, squares = np.zeros((2, 2 * WIDTH, 2 * WIDTH))
-    moments, n = arrays.pairs.moments[order].copy(), arrays.pairs.totals[pairs.SEEN]
-    for x, y in zip(more, targets, strict=True):
+    moments, n, total = arrays.pairs.moments[order].copy(), arrays.pairs.totals[pairs.SEEN], 0.0
+    for k, (x, y) in enumerate(zip(more, targets, strict=True), 1):
         row = model._state.scales(learner.directions.row(x))
         value = dict(zip(row.hashes.tolist(), row.values.tolist(), strict=True))
         t, n = np.array([value[hash64(name)] for name in names]), n + 1
         moments[:, :2] += np.transpose(phi := [np.sin(t), 1.0 - np.cos(t)])
         a, b = np.array(phi) - moments[:, :2].T / n
-        moments[:, 2:] += np.transpose([a * a, a * b, b * b])
+        moments[:, 2:5] += np.transpose([a * a, a * b, b * b])
         u = np.stack([a, b - moments[:, 3] / moments[:, 2] * a], axis=1).ravel()
         slope = model.predict_one(x) - y
+        total, slope = total + slope, slope - (total + slope) / k
         sums, squares = sums + slope * np.outer(u, u), squares + slope**2 * np.outer(u**2, u**2)
         model.learn_one(x, y)
     ours = model._learner.arrays.pairs
@@ -215,7 +219,7 @@ def test_a_restart_keeps_the_pairs_and_begins_the_sums_again():
     after = with_restart(learner._live, learner._arranger, learner._kernel, [0, 1, 2, 3])
     assert after.table[g].tolist() == [1, learner.table[g, 1], 520]
     assert after.state.pairs.chosen.tolist() == before.chosen.tolist()
-    assert after.state.pairs.totals.tolist() == [0.0, 0.0, 0.0, 520.0 - 1.0]
+    assert after.state.pairs.totals.tolist() == [0.0, 0.0, 0.0, 0.0, 520.0 - 1.0]
     assert not after.state.pairs.sums.any()
     assert not np.triu(after.groups[g].newton).any()
 
@@ -329,6 +333,56 @@ def test_replicas_merge_with_inputs_that_others_lack():
     assert len(merged.pairs.moments) == WIDTH + 1
 
 
+def test_a_replica_whose_pairs_have_changed_merges():
+    """Its block is another one than the base's, although it began at the same example."""
+    model, _, _ = in_pairs()
+    base, parts = copy.deepcopy(model), [copy.deepcopy(model) for _ in range(2)]
+    generator = np.random.default_rng(1)
+    X = generator.normal(size=(600, WIDTH))
+    learn(parts[0], as_dicts(X), (X[:, 0] * X[:, 5]).tolist())
+    assert len(chosen(parts[0])) == 2
+    learn(parts[1], *interacting(200, seed=2))
+    assert parts[0].merge(parts[1], base=base).n_steps == 520 + 600 + 200
+
+
+def test_merged_models_have_one_block_in_pairs():
+    """The one of the heavier part, also if that part has ended the block in whose place the other one has its own."""
+    model, _, _ = in_pairs()
+    parts = [summarize(model._learner) for _ in range(2)]
+    g = int(parts[0].pairs.group[0])
+    other = (g + 1) % 3
+    parts[0].table[other] = 0, other, 512
+    parts[1].table[[g, other]] = [[1, g, 0], [1, 2 * 4 + 2, 512]]
+    parts[1] = replace(parts[1], pairs=parts[1].pairs._replace(group=np.array([other])))
+    table, has = groups_together(parts, np.array([0.6, 0.4]))
+    assert table[g].tolist() == parts[0].table[g].tolist()
+    assert table[other].tolist() == [0, other, 512]
+    assert has[:, g].tolist() == [True, False]
+    assert not has[:, other].any()
+
+
+def test_a_block_in_pairs_may_end_where_others_gain():
+    """It is then in no pairs, and neither is its file: of 8,300 events, at 2,048."""
+    generator = np.random.default_rng(2)
+    X, i = generator.normal(size=(2060, WIDTH)), np.arange(2060)
+    ys = np.where(i < 1000, X[:, 2] * X[:, 7], X[:, 0] * X[:, 5]).tolist()
+    model = KernelRegressor(**SMALL)
+    for x, y in zip(as_dicts(X), ys, strict=True):
+        model.learn_one(x, y)
+        table, g = model._learner.table[:4], model._learner.arrays.pairs.group[0]
+        assert np.flatnonzero(table[:, 1] >= 8).tolist() == ([g] if g != NOWHERE else [])
+        assert g == NOWHERE or table[g, 0]
+
+
+def test_an_effect_of_one_input_is_no_effect_of_all():
+    """Where f is wrong on average, products of trial functions, whose mean is not 0, are not wrong for it."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(2100, 16))
+    y = X[:, 2] * X[:, 7] + np.abs(X[:, 3]) + 0.1 * generator.normal(size=2100)
+    model = learn(KernelRegressor(learner=learners.Newton(features_per_seed=64)), as_dicts(X), y.tolist())
+    assert sorted(map(sorted, chosen(model))) == [["x2", "x7"], ["x3"]]
+
+
 CRAFTED = {
     "no pairs": lambda t: t.pop("pairs.chosen"),
     "no gains": lambda t: t.pop("pairs.gains"),
@@ -342,8 +396,12 @@ CRAFTED = {
     "sums that are not numbers": lambda t: t["pairs.sums"].fill(np.nan),
     "squares below 0": lambda t: t["pairs.squares"].fill(-1.0),
     "fewer examples than none": lambda t: t["pairs.totals"].fill(-1.0),
+    "more inputs than the metric has": lambda t: t.update(
+        {"pairs.moments": np.zeros((60, 6)), "pairs.sums": np.ones(60 * 121), "pairs.squares": np.ones(60 * 121)}
+    ),
+    "pairs of no block": lambda t: t["table"][:4, 1].__setitem__(slice(None), range(4)),
     "sums of other inputs": lambda t: t.update({"pairs.moments": t["pairs.moments"][:-1].copy()}),
-    "more inputs than there may be": lambda t: t.update({"pairs.moments": np.zeros((200, 5))}),
+    "more inputs than there may be": lambda t: t.update({"pairs.moments": np.zeros((200, 6))}),
     "moments of more examples": lambda t: t["pairs.moments"].fill(1e6),
     "two blocks in pairs": lambda t: t["table"][:3, 1].fill(8),
 }
