@@ -11,10 +11,11 @@ import numpy as np
 from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled
+from streamkernel.learners import schedule
 from streamkernel.merging.summaries import SecondOrderSummary
 from streamkernel.second_order import growth, metric, newton, pairs
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import Group
+from streamkernel.second_order.mixture_state import Group, MixtureState
 from streamkernel.second_order.square_root import factor_of, solution
 
 NOTHING_LEFT = -750.0
@@ -34,8 +35,17 @@ def is_of_base(part: SecondOrderSummary, base: SecondOrderSummary, g: int) -> bo
 
 def has_same_features(part: SecondOrderSummary, other: SecondOrderSummary, g: int) -> bool:
     """Return whether a group of two functions is in the same metric and in the same pairs of inputs, if in any."""
-    in_pairs = pairs.is_same(part.pairs, part.metric, other.pairs, other.metric, g)
-    return in_pairs and metric.is_same(part.metric, other.metric, g)
+    return are_same_pairs(part, other, g) and metric.is_same(part.metric, other.metric, g)
+
+
+def are_same_pairs(one: MixtureState | SecondOrderSummary, other: MixtureState | SecondOrderSummary, g: int) -> bool:
+    """Return whether a group of two functions is in the same pairs of inputs, or in both in none."""
+    places = one.pairs.group[0], other.pairs.group[0]
+    return g not in places or (
+        places[0] == places[1]
+        and np.array_equal(one.pairs.gains, other.pairs.gains)
+        and np.array_equal(one.metric.names[one.pairs.chosen], other.metric.names[other.pairs.chosen])
+    )
 
 
 def merge_group(
@@ -152,11 +162,21 @@ def merge_pairs(
     return new
 
 
+def _begun(since: int) -> int:
+    """Return after how many examples the sums over pairs began, `since` examples after the model was last reset.
+
+    Examples
+    --------
+    >>> [_begun(since) for since in (300, 512, 513, 1024, 1025)]
+    [0, 0, 512, 512, 1024]
+    """
+    return schedule.last_due(since - 1) if since > pairs.FROM else 0
+
+
 def _is_since_same_check(part: SecondOrderSummary, base: SecondOrderSummary) -> bool:
     """Return whether the sums over pairs of a part began with the sums of the base."""
     begun = [
-        (int(one["restarted"]), pairs.begun(int(one["examples"] - one["restarted"])))
-        for one in (part.numbers, base.numbers)
+        (int(one["restarted"]), _begun(int(one["examples"] - one["restarted"]))) for one in (part.numbers, base.numbers)
     ]
     return begun[0] == begun[1]
 

@@ -12,7 +12,7 @@ from streamkernel.errors import MergeError
 from streamkernel.features.rows import F64, I64
 from streamkernel.learners import state
 from streamkernel.learners.span import ENTRIES
-from streamkernel.merging.groups import groups_together, merge_group, merge_pairs, rested_together
+from streamkernel.merging.groups import are_same_pairs, groups_together, merge_group, merge_pairs, rested_together
 from streamkernel.merging.summaries import PrunableSummary, SecondOrderSummary, merge_numbers, merge_spans
 from streamkernel.second_order import metric, pairs, sampling, stored_mixture
 from streamkernel.second_order.linear import merging as linear
@@ -267,7 +267,7 @@ def check_base(parts: Sequence[SecondOrderLearner], base: SecondOrderLearner) ->
         for f in learned:
             more = f.l2 * (len(least) + int(f.numbers["buffered"]))
             is_same = base.arrays.kept[g] == 1.0 and (f.table[g] == base.table[g]).all()
-            is_same &= pairs.is_same(f.arrays.pairs, f.arrays.metric, base.arrays.pairs, base.arrays.metric, g)
+            is_same &= are_same_pairs(f.arrays, base.arrays, g)
             if is_same and (_diagonal(f, g) + more < least).any():
                 raise MergeError(
                     "Expected models that continued from the base, got one whose Gram matrix is smaller than the base's"

@@ -224,17 +224,6 @@ def with_room(pairs: Pairs, inputs: int) -> Pairs:
     return pairs._replace(moments=moments, sums=sums, squares=squares)
 
 
-def begun(since: int) -> int:
-    """Return after how many examples the sums began, `since` examples after the model was last reset.
-
-    Examples
-    --------
-    >>> [begun(since) for since in (300, 512, 513, 1024, 1025)]
-    [0, 0, 512, 512, 1024]
-    """
-    return schedule.last_due(since - 1) if since > FROM else 0
-
-
 def _variances(pairs: Pairs) -> F64:
     """Return the mean of u² of each trial function, by which u² is too large in V, because ℓ' has no mean."""
     _, _, first, both, second, before = pairs.moments.T
@@ -347,16 +336,6 @@ def changed_features(before: Pairs, after: Pairs) -> Any:
     return ((before.inputs != after.inputs) | (before.along != after.along)).any(axis=0)
 
 
-def is_same(pairs: Pairs, metric: Metric, other: Pairs, other_metric: Metric, g: int) -> bool:
-    """Return whether a group of two functions, whose metrics have the names, is in the same pairs, or both in none."""
-    if g not in (pairs.group[0], other.group[0]):
-        return True
-    return pairs.group[0] == other.group[0] and (
-        np.array_equal(pairs.gains, other.gains)
-        and np.array_equal(metric.names[pairs.chosen], other_metric.names[other.chosen])
-    )
-
-
 def along_inputs(pairs: Pairs, metric: Metric, hashes: Any) -> F32:
     """Return the directions of the features in pairs along inputs of these hashes, shape (inputs, features)."""
     size = pairs.inputs.shape[1]
@@ -389,8 +368,8 @@ def restore(stored: Mapping[str, Any], g: int, metric: Metric, directions: Direc
     count, pairs = int(metric.counts[NAMES]), empty()
     if "pairs.totals" in stored:
         moments = tensor_file.require_tensor(stored, "pairs.moments", np.float64, (None, 6))
-        if len(moments) > count:
-            raise ValueError(f"expected up to {count} inputs as pairs.moments, got {len(moments)}")
+        if len(moments) > MOST_NAMES:
+            raise ValueError(f"expected up to {MOST_NAMES} inputs as pairs.moments, got {len(moments)}")
         pairs, upper = empty(len(moments)), np.triu_indices(2 * len(moments))
         pairs.totals[:] = tensor_file.require_tensor(stored, "pairs.totals", np.float64, (5,))
         pairs.moments[:] = moments
@@ -399,7 +378,8 @@ def restore(stored: Mapping[str, Any], g: int, metric: Metric, directions: Direc
             getattr(pairs, name)[upper] = array
         are_moments = (np.abs(moments) <= 4.0 * pairs.totals[SEEN]).all() and (moments[:, [2, 4]] >= 0.0).all()
         least = min(np.delete(pairs.totals, SLOPES).min(), pairs.squares.min(initial=0.0))
-        if not are_moments or not (moments[:, -1] <= pairs.totals[SEEN]).all() or least < 0.0:
+        unnamed = moments[count:].any() or pairs.sums[:, 2 * count :].any() or pairs.squares[:, 2 * count :].any()
+        if unnamed or not are_moments or not (moments[:, -1] <= pairs.totals[SEEN]).all() or least < 0.0:
             raise ValueError("expected sums over examples as pairs.*, got other numbers")
     if g == NOWHERE and "pairs.chosen" in stored:
         raise ValueError("expected a block in pairs with pairs.chosen, got none in the table")

@@ -268,6 +268,13 @@ def test_the_cache_and_the_order_of_keys_change_no_bit():
     assert [other.predict_one(x) for x in xs[:50]] == [model.predict_one(x) for x in xs[:50]]
 
 
+def test_an_input_of_the_first_example_alone_can_be_saved(tmp_path):
+    xs, ys = interacting(300)
+    model = learn(KernelRegressor(**SMALL), [xs[0] | {"once": 1.0}, *xs[1:]], ys)
+    model.save(tmp_path / "model")
+    assert content(load(tmp_path / "model")) == content(model)
+
+
 def test_many_inputs_have_no_pairs():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(560, 140))
