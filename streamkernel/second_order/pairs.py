@@ -249,12 +249,10 @@ def expected_gains(pairs: Pairs) -> F64:
     s, v, inputs = np.triu(pairs.sums), np.triu(pairs.squares), len(pairs.moments)
     shape, diagonal = (inputs, 2, inputs, 2), np.arange(2 * inputs)
     v[diagonal, diagonal] = np.maximum(v.diagonal() - squares * np.square(_variances(pairs)), 0.5 * v.diagonal())
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # sums of a file may be of any size
         score = np.divide(s * s, v, out=np.zeros_like(s), where=v > 0.0)
+        gains = (score - (v > 0.0)).reshape(shape).sum(axis=(1, 3)) * (0.5 * squares / max(curvatures * n, 1e-300))
     is_sure = score.reshape(shape).sum(axis=(1, 3)) > BASE + PER_PAIR * math.log(max(inputs * (inputs + 1) / 2, 1.0))
-    if not min(n, curvatures) > 0.0:
-        return np.zeros((inputs, inputs))
-    gains = (score - (v > 0.0)).reshape(shape).sum(axis=(1, 3)) * (0.5 * squares / curvatures / n)
     return np.where(is_sure & np.isfinite(gains), np.maximum(gains, 0.0), 0.0)
 
 

@@ -11,7 +11,7 @@ import rounds
 
 from streamkernel.engine.coverage import Coverage
 
-SIZES = 700, 400, 500
+SIZES = 900, 600, 700
 TARGET = 0.8
 
 
