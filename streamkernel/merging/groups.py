@@ -105,7 +105,8 @@ def groups_together(parts: Sequence[SecondOrderSummary], weights: F64) -> tuple[
     merged: I64 = np.array([[blocks, -rung, -born] for blocks, _, rung, born in best], np.int64)
     for kind in (1, growth.IN_PAIRS):  # one block in a metric, and one in pairs: of the heaviest part
         least = kind * growth.ALONE
-        there = [g for g in range(growth.ALONE) if least <= merged[g, 1] < least + growth.ALONE]
+        singles = range(min(growth.ALONE, len(merged)))
+        there = [g for g in singles if least <= merged[g, 1] < least + growth.ALONE]
         for g in sorted(there, key=lambda g: -best[g][1])[1:]:
             merged[g] = max(
                 ([blocks, rung, born] for blocks, rung, born in (t[g].tolist() for t in tables) if rung == g),

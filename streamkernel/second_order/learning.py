@@ -235,7 +235,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     if options.has_metric and seen % EVERY == 0:
         predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
         add_gradient(state, scales, kernel, state.last.z, predictions, work.row.embedding, work.row.metric, work.slopes)
-    if options.has_metric and seen > 1:
+    if options.has_metric and seen > pairs.AFTER:
         _observe_pairs(state, scaled, i, w, work)
     if options.is_new:
         weigh(state, state.last.f, targets, w, work.mixing)
@@ -385,7 +385,7 @@ learn = compiled(_learn)
 learn_apart = compiled(nogil=True)(_learn)
 """The version for functions that no other thread uses."""
 
-_late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN, pairs.observe: 2}
+_late: dict[Any, int] = {use_moments: 2, add_gradient: EVERY, linear.fade: linear.TURN, pairs.observe: pairs.AFTER}
 """Units that are not loaded yet, and the example that first needs each: the first event does not wait for them."""
 
 

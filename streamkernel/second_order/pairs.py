@@ -46,6 +46,9 @@ from streamkernel.second_order.metric import METRIC, MOST_NAMES, NAMES, Metric, 
 FROM = 512
 """Number of examples before a block may be in pairs; the sums begin again at each check from there on."""
 
+AFTER = 128
+"""Number of examples before the sums: errors at the first ones show what f has not learned yet."""
+
 MOST = 64
 """Number of pairs of a block at most."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from streamkernel.features.compiled_kernel import SMALLEST
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
@@ -136,9 +137,11 @@ def _with_others(old: Group, changed: Any, prior: float) -> Group:
     """Return a block in which some features are others from now on, which have learned nothing."""
     gone = np.tile(changed, old.factor.shape[1] // len(changed))
     stays = np.flatnonzero(~gone)
-    factor, newton = np.diag(np.where(gone, np.sqrt(prior), 0.0)).astype(np.float32), np.zeros_like(old.newton)
+    of_prior = max(np.sqrt(prior), SMALLEST)
+    factor, newton = np.diag(np.where(gone, of_prior, 0.0)).astype(np.float32), np.zeros_like(old.newton)
     whole = np.asarray(old.factor, np.float64)
     small = factor_of(whole[:, stays])
+    np.fill_diagonal(small, np.maximum(small.diagonal(), SMALLEST))
     moments = (old.newton @ whole.T @ whole)[:, stays]
     factor[np.ix_(stays, stays)] = small
     newton[:, stays] = np.linalg.solve(small, np.linalg.solve(small.T, moments.T)).T
