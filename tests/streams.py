@@ -87,6 +87,16 @@ def write_parts(folder, parts, change=None):
     return folder / "model"
 
 
+def go_on_alike(model, twin, xs, ys):
+    """Compare a model with a copy, bit by bit, before each example, and after the last one."""
+    assert content(twin) == content(model)
+    for x, y in zip(xs, ys, strict=True):
+        assert twin.predict_one(x) == model.predict_one(x)
+        twin.learn_one(x, y)
+        model.learn_one(x, y)
+    assert content(twin) == content(model)
+
+
 def content(model):
     """Return all that a model is, as bytes and hashable: parameters, counters, coefficients, examples that wait."""
     description, tensors = model_file.describe(model)

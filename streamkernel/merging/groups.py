@@ -146,11 +146,8 @@ def merge_pairs(
             whole = np.triu(added) + np.triu(added, 1).T
             array[np.ix_(at, at)] += of_sums * whole[np.ix_(of, of)]
     new.moments[:, -1] = new.totals[pairs.SEEN] - new.moments[:, -1]
-    for array in (
-        new.totals[: pairs.SLOPES],
-        new.squares,
-        *(new.moments[:, k] for k in (2, 4, 5)),
-    ):  # not below 0 by rounding
+    squares = (new.moments[:, k] for k in (2, 4, 5))
+    for array in (new.totals[: pairs.SLOPES], new.squares, *squares):  # rounding leaves nothing below 0
         np.maximum(array, 0.0, out=array)
     for part, there in zip(parts, has, strict=True):
         g = int(part.pairs.group[0])

@@ -85,7 +85,7 @@ class Arrangement(NamedTuple):
     def with_more_pairs(self) -> Arrangement:
         """Return the arrangement with sums over pairs of all known inputs."""
         inputs = int(self.state.metric.counts[metric.NAMES])
-        more = pairs.with_room(self.state.pairs, inputs if inputs < metric.MOST_NAMES else 0)
+        more = pairs.with_room(self.state.pairs, inputs)
         return self if more is self.state.pairs else self._replace(state=self.state._replace(pairs=more))
 
     def to_predict_apart(self, scales: ScalesState) -> Arrangement:

@@ -20,7 +20,6 @@ from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import growth, learning, newton, pairs, recency
 from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, LearningRows
 from streamkernel.second_order.linear.few_values import with_few_values
-from streamkernel.second_order.metric import MOST_NAMES
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.neighbours.state import with_places
 from streamkernel.second_order.restructuring import expected_descent, with_column, with_new_groups, with_restart
@@ -62,8 +61,7 @@ class SecondOrderLearner(StoredMixture):
         targets = len(old.numbers)
         live.state.bounds.reshape(targets, -1)[:, -2:] = old.bounds.reshape(targets, -1)[:, -2:]
         inputs = len(np.unique(rows.hashes)) if self.has_metric else 0
-        inputs = inputs if inputs < MOST_NAMES else 0
-        live = twin._live = live._replace(state=live.state._replace(pairs=pairs.empty(inputs)))
+        live = twin._live = live._replace(state=live.state._replace(pairs=pairs.with_room(live.state.pairs, inputs)))
         alone, n = len(self._arranger.alone), len(rows.start) - 1
         z = embed_rows(self.numbers, live.directions, rows, sum(self._arranger.alone))
         live.state.priors[:alone] = growth.priors_of_examples(z.reshape(n, alone, -1))

@@ -217,8 +217,8 @@ def empty(inputs: int = 0) -> Pairs:
 
 
 def with_room(pairs: Pairs, inputs: int) -> Pairs:
-    """Return the state with room for the sums of more inputs."""
-    more = inputs - len(pairs.moments)
+    """Return the state with room for the sums of more inputs, unless there are too many."""
+    more = inputs - len(pairs.moments) if inputs < MOST_NAMES else 0
     if more <= 0:
         return pairs
     sums, squares = (np.pad(array, (0, 2 * more)) for array in (pairs.sums, pairs.squares))

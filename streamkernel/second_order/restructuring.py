@@ -13,7 +13,7 @@ from streamkernel.features.compiled_kernel import SMALLEST
 from streamkernel.features.rows import F64, I64
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.learners import state
-from streamkernel.learners.mixing import PULL, factor_of
+from streamkernel.learners.mixing import PULL
 from streamkernel.second_order import bandwidths, growth, metric, pairs, recency, slots
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.growth import IN_PAIRS
@@ -136,17 +136,11 @@ def with_new_groups(now: Arrangement, arranger: Arranger, kernel: Kernel) -> Arr
 def _with_others(old: Group, changed: Any, prior: float) -> Group:
     """Return a block in which some features are others from now on, which have learned nothing."""
     gone = np.tile(changed, old.factor.shape[1] // len(changed))
-    stays = np.flatnonzero(~gone)
-    of_prior = max(np.sqrt(prior), SMALLEST)
-    factor, newton = np.diag(np.where(gone, of_prior, 0.0)).astype(np.float32), np.zeros_like(old.newton)
-    whole = np.asarray(old.factor, np.float64)
-    small = factor_of(whole[:, stays])
-    np.fill_diagonal(small, np.maximum(small.diagonal(), SMALLEST))
-    moments = (old.newton @ whole.T @ whole)[:, stays]
-    factor[np.ix_(stays, stays)] = small
-    newton[:, stays] = np.linalg.solve(small, np.linalg.solve(small.T, moments.T)).T
-    rest = {name: np.where(gone, 0.0, getattr(old, name)) for name in ("steady", "sums", "rows")}
-    return old._replace(factor=factor, newton=newton, rows=rest.pop("rows").astype(np.float32), **rest)
+    factor, newton = without(np.asarray(old.factor, np.float64), old.newton, np.flatnonzero(gone), prior)
+    np.fill_diagonal(factor, np.maximum(factor.diagonal(), SMALLEST))
+    steady, sums = np.where(gone, 0.0, old.steady), np.where(gone, 0.0, old.sums)
+    rows = np.where(gone, np.float32(0.0), old.rows)
+    return old._replace(factor=factor.astype(np.float32), newton=newton, steady=steady, sums=sums, rows=rows)
 
 
 def _losses(now: Arrangement) -> F64:

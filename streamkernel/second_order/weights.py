@@ -178,22 +178,23 @@ def mixed_weights(signed: F64, positive: F64, lead: F64) -> F64:
 
 
 def without(mixer: F64, weights: F64, gone: I64, pull: float) -> tuple[F64, F64]:
-    """Return the mixer without some functions, R with RᵀR = A, and their weights u.
+    """Return the factor without some functions, R with RᵀR = A, and their weights u, shape (functions,) or, of several
+    sums of the functions, (sums, functions).
 
-    The other functions keep their u, so that those similar to the removed ones take over. `pull` are the entries of A
-    of the functions that are gone, from then on.
+    The other functions keep their u, so that functions similar to the removed ones take over. `pull` are the entries of
+    A of the functions that are gone, from then on.
     """
     stays = np.setdiff1d(np.arange(len(mixer)), gone)
     left, signed = (
         np.where(np.isin(np.arange(len(mixer)), gone), weights, 0.0),
         np.where(np.isin(np.arange(len(mixer)), gone), 0.0, weights),
     )
-    moment = mixer.T @ (mixer @ left)
+    moment = mixer.T @ (mixer @ left.T)
     small = factor_of(mixer[:, stays])
     factor = np.zeros_like(mixer)
     factor[np.ix_(stays, stays)] = small
     factor[gone, gone] = math.sqrt(pull)
-    signed[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
+    signed.T[stays] += np.linalg.solve(small, np.linalg.solve(small.T, moment[stays]))
     return factor, signed
 
 

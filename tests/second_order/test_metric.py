@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 import pytest
-from streams import WAYS, content, learn, write_parts
+from streams import WAYS, go_on_alike, learn, write_parts
 
 from streamkernel import KernelClassifier, KernelRegressor, MergeError, ModelFileError, learners, load
 from streamkernel.estimators import model_file
@@ -148,13 +148,7 @@ def test_too_many_names_disable_the_metric():
 @pytest.mark.parametrize("way", WAYS)
 def test_a_copy_predicts_and_learns_the_same_bits(way, tmp_path):
     model, xs, ys = grown()
-    twin = WAYS[way](model, tmp_path)
-    assert content(twin) == content(model)
-    for x, y in zip(xs[:300], ys[:300], strict=True):
-        assert twin.predict_one(x) == model.predict_one(x)
-        twin.learn_one(x, y)
-        model.learn_one(x, y)
-    assert content(twin) == content(model)
+    go_on_alike(model, WAYS[way](model, tmp_path), xs[:300], ys[:300])
 
 
 def test_the_cache_and_the_order_of_keys_change_no_bit():

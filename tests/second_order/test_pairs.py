@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from streams import WAYS, as_dicts, content, learn, write_parts
+from streams import WAYS, as_dicts, content, go_on_alike, learn, write_parts
 
 from streamkernel import KernelClassifier, KernelRegressor, ModelFileError, learners, load
 from streamkernel.estimators import model_file
@@ -254,13 +254,7 @@ def test_the_unit_of_targets_does_not_matter(unit):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_copy_predicts_and_learns_the_same_bits(way, tmp_path):
     model, xs, ys = in_pairs()
-    twin = WAYS[way](model, tmp_path)
-    assert content(twin) == content(model)
-    for x, y in zip(xs[:520], ys[:520], strict=True):
-        assert twin.predict_one(x) == model.predict_one(x)
-        twin.learn_one(x, y)
-        model.learn_one(x, y)
-    assert content(twin) == content(model)
+    go_on_alike(model, WAYS[way](model, tmp_path), xs[:520], ys[:520])
 
 
 def test_the_cache_and_the_order_of_keys_change_no_bit():
