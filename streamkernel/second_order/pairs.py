@@ -291,14 +291,16 @@ def without_sums(pairs: Pairs) -> Pairs:
 
 
 @compiled
-def _draw(key, features, first, second, weights, out):  # type: ignore[no-untyped-def]
+def _draw(key, features, names, weights, out):  # type: ignore[no-untyped-def]
     """Set `out` to the pair of each feature, given by its block and its place there: the first event of a race in which
     pairs have exponential times. So another pair changes only the features that it takes.
+
+    `names` has the names of each pair's inputs, shape (pairs, 2).
     """
     for f in range(len(out)):
         least = np.float32(math.inf)
         for k in range(len(weights)):
-            stream = stream_of(stream_of(key, features[f, 0], first[k]), 0, second[k])
+            stream = stream_of(stream_of(key, features[f, 0], names[k, 0]), 0, names[k, 1])
             time = -log_unit(unit_interval(counter_bits(stream, features[f, 1]))) / weights[k]
             if time < least:
                 least, out[f] = time, k
@@ -320,10 +322,9 @@ def with_directions(pairs: Pairs, metric: Metric, directions: Directions) -> Pai
     features: I64 = np.stack([np.full(size, g), np.arange(size)], axis=1)
     if directions.is_packed:
         features = directions.kept[g * size : (g + 1) * size, [BLOCK, PLACE]]
-    first, second = names[pairs.chosen.T]
     which, part = np.zeros(size, np.int64), kernel.parts[0]
     weights = np.sqrt(pairs.gains / pairs.gains.max()).astype(np.float32)
-    _draw(part["key"], np.ascontiguousarray(features), first, second, np.maximum(weights, SMALLEST), which)
+    _draw(part["key"], np.ascontiguousarray(features), names[pairs.chosen], np.maximum(weights, SMALLEST), which)
     inputs = pairs.chosen[which].T
     is_pair = inputs[0] != inputs[1]
     entries = directions_along(kernel, size, names, (g + 1) * size)[:, g * size :]

@@ -207,7 +207,7 @@ def test_models_and_runs_compile_nothing_after_a_warm_up(tmp_path: Path) -> None
     stored = {path.name for path in cache.rglob("*") if path.is_file()}
     assert stored
     assert process(MODELS, cache).stderr == ""
-    events = [{"a": i % 7 / 7, "b": i % 5 / 5, "y": i % 7 > i % 5} for i in range(1000)]
+    events = [{"a": i % 7 / 7, "b": i % 5 / 5, "y": (i % 7 > 3) != (i % 5 > 2)} for i in range(1000)]
     (tmp_path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     for learner in ("newton", "dsg"):
         config = tmp_path / f"{learner}.toml"
