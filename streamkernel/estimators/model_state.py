@@ -93,9 +93,9 @@ def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
         rows = scales(rows)
     plan = state.learner.directions.plan
     learner = state.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
-    if isinstance(learner, SecondOrderLearner):
-        learner = learner.with_few_values(unscaled, scales)
     targets, refused = np.array([target for _, target in first]), 0
+    if isinstance(learner, SecondOrderLearner):
+        learner = learner.with_first(unscaled, targets, scales)
     while (done := learner.n_offered + refused) < len(first):
         try:
             learner.learn_again(unscaled.part(done, len(first)), targets[done:], scales)

@@ -13,13 +13,13 @@ from streamkernel.estimators.standard_scaler import StandardScaler
 from streamkernel.features import compiled_kernel as codes
 from streamkernel.features.counter_rng import counter_bits, stream_of
 from streamkernel.features.distributions import shared_stream
-from streamkernel.features.rows import F32, F64, U64
+from streamkernel.features.rows import F32, F64, I64, U64
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.jit import compiled
 from streamkernel.learners.embedding import directions_along, rungs
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import slots
-from streamkernel.second_order.linear.few_values import columns_of_values
+from streamkernel.second_order.linear.further_inputs import columns_of_values
 from streamkernel.second_order.linear.state import BOUND, PLACES, Linear, places_of
 from streamkernel.second_order.linear.steps import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.metric import NAMES
@@ -215,7 +215,7 @@ def _small_functions(learner: SecondOrderLearner, hashes: U64, about: dict[str, 
 
 
 def _linear(linear: Linear, hashes: U64, sizes: F64) -> dict[str, Any]:
-    """Return the linear function of the inputs of these hashes: an affine function, and indicators of values.
+    """Return the linear function of the inputs of these hashes: an affine function, squares, and indicators of values.
 
     `sizes` are the mean squares of the targets.
     """
@@ -229,10 +229,21 @@ def _linear(linear: Linear, hashes: U64, sizes: F64) -> dict[str, Any]:
         "linear.unit": units,
         "linear.w": np.where(has_place[:, None], linear.w[:, places].T, 0.0),
         "linear.constant": linear.w[:, 0],
+        **_of_squares(linear, places),
         **_of_values(linear, hashes, units),
         **({"linear.bound": np.array(float(linear.counts[BOUND]))} if linear.counts[BOUND] else {}),
         "linear.reach": np.repeat(_reach(linear.errors, sizes), width),
     }
+
+
+def _of_squares(linear: Linear, places: I64) -> dict[str, Any]:
+    """Return the inputs with a square among the inputs at these places, and the weights of the squares."""
+    square = dict(linear.squares.tolist())
+    columns = [column for column, place in enumerate(places.tolist()) if place in square]
+    if not columns:
+        return {}
+    at = [square[place] for place in places[columns].tolist()]
+    return {"squares.columns": np.array(columns), "squares.w": linear.w[:, at].T}
 
 
 def _of_values(linear: Linear, hashes: U64, units: F64) -> dict[str, Any]:

@@ -137,7 +137,11 @@ def scores(xp: Any, about: Any, a: Any, x: Any, forms: Any) -> Any:
     f, others = features(xp, about, a, v, forms) + a["constant"], []
     if "linear.w" in a:
         s = xp.minimum(xp.maximum((x - a["linear.centre"]) / a["linear.unit"], -1e9), 1e9)
-        g = xp.where(missing, 0.0, s) @ a["linear.w"] + a["linear.constant"]
+        s = xp.where(missing, 0.0, s)
+        g = s @ a["linear.w"] + a["linear.constant"]
+        if "squares.w" in a:
+            near = xp.minimum(abs(xp.take(s, a["squares.columns"], axis=1)), 3.0)
+            g = g + (near * near - 1.0) / 2.0**0.5 @ a["squares.w"]
         if "values.w" in a:
             is_value = abs(xp.take(x, a["values.columns"], axis=1) - a["values.values"]) <= a["values.tolerance"]
             g = g + is_value.astype(np.float64) @ a["values.w"]

@@ -22,7 +22,7 @@ from streamkernel.learners.embedding import EMBEDDING_ROOM, embed_blocks, embedd
 from streamkernel.learners.scoring import longest_row
 from streamkernel.learners.span import LARGEST_GRADIENT
 from streamkernel.second_order import slots
-from streamkernel.second_order.linear.steps import compiled_slope
+from streamkernel.second_order.linear.steps import FURTHEST_SQUARED, compiled_slope
 from streamkernel.second_order.metric import (
     GRADIENTS,
     METRIC_ROOM,
@@ -42,7 +42,7 @@ from streamkernel.second_order.mixture_state import (
     first_weight,
     per_unit,
 )
-from streamkernel.second_order.name_table import row_of
+from streamkernel.second_order.name_table import row_of, square_key
 from streamkernel.second_order.pairs import add_slopes, turns
 from streamkernel.second_order.sensitivity import MOST_NAMES as MOST_SENSITIVE
 from streamkernel.second_order.sensitivity import NAMES, WEIGHT
@@ -198,8 +198,10 @@ def set_gradient(state, kernel, z, c, embedding, changed, work):  # type: ignore
 
 
 @inlined(allocates=False)
-def _linear_slope(state, key, c, divisor, predictions):  # type: ignore[no-untyped-def]
-    """Return how much the linear function's part of f_c changes per deviation of a name for these `predictions`."""
+def _linear_slope(state, key, value, c, divisor, predictions):  # type: ignore[no-untyped-def]
+    """Return how much the linear function's part of f_c changes per deviation of a name at a scaled value for these
+    `predictions`.
+    """
     linear, k = state.linear, state.slots[slots.LINEAR] + first_weight(state, c)
     row = row_of(linear.keys, key)
     if len(linear.w) == 0 or linear.keys[row] != key:
@@ -207,7 +209,11 @@ def _linear_slope(state, key, c, divisor, predictions):  # type: ignore[no-untyp
     place = linear.at[row]
     if linear.scales[place, 1] <= 0.0:
         return 0.0
-    slope = state.weights[k] * compiled_slope(linear, predictions[0, c]) * linear.w[c, place]
+    slope = linear.w[c, place]
+    if len(linear.squares) > 0 and abs(value) < FURTHEST_SQUARED:
+        row = row_of(linear.keys, square_key(key))
+        slope += math.sqrt(2.0) * value * linear.w[c, linear.at[row]] if linear.keys[row] != np.uint64(0) else 0.0
+    slope *= state.weights[k] * compiled_slope(linear, predictions[0, c])
     return per_unit(state, c) * slope * divisor / linear.scales[place, 1]
 
 
@@ -236,8 +242,10 @@ def _observe(state, kernel, scales, row, gradient, predictions, c, since):  # ty
                 continue
             totals[NAMES] += 1.0
             entry.key = key
-        unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
-        slope = 2.0 * math.pi * part.scale * bent * gradient[j] + _linear_slope(state, key, c, unit_in_use, predictions)
+        value = np.float64(row.values[0, j]) / part.scale
+        unit_in_use, bent = unit_and_slope(scales, key, value)
+        slope = 2.0 * math.pi * part.scale * bent * gradient[j]
+        slope += _linear_slope(state, key, value, c, unit_in_use, predictions)
         if abs(slope) < 1e100:
             entry.squares += slope * slope
             entry.present += 1.0

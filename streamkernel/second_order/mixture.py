@@ -19,7 +19,7 @@ from streamkernel.learners import schedule, state
 from streamkernel.learners.embedding import embed_rows
 from streamkernel.second_order import growth, learning, newton, pairs, recency
 from streamkernel.second_order.learning import NOTHING_SAID, LearningOptions, LearningRows
-from streamkernel.second_order.linear.few_values import with_few_values
+from streamkernel.second_order.linear.further_inputs import with_further_inputs
 from streamkernel.second_order.mixture_state import OF_MIXTURE, OWNER, with_own_row
 from streamkernel.second_order.neighbours.state import with_places
 from streamkernel.second_order.restructuring import expected_descent, with_column, with_new_groups, with_restart
@@ -69,14 +69,15 @@ class SecondOrderLearner(StoredMixture):
         live.state.priors[:] = live.state.priors[owners]
         return twin
 
-    def with_few_values(self, rows: Rows, scales: Scales | None = None) -> SecondOrderLearner:
-        """Return an untrained function whose linear function knows the inputs of these first rows with few values.
+    def with_first(self, rows: Rows, targets: F64, scales: Scales | None = None) -> SecondOrderLearner:
+        """Return an untrained function whose linear function knows the inputs of these first rows and their further
+        inputs: indicators of values, and squares.
 
         The rows are as they were given; `scales` are as for :meth:`learn`.
         """
-        twin, state = self._twin(), self._live.state
-        scaling = state_of(scales)
-        linear = with_few_values(state.linear, scaling, rows, self._arranger.linear_prior)
+        twin, state, least = self._twin(), self._live.state, self._arranger.linear_prior
+        scaling, for_classes = state_of(scales), bool(self.loss.for_classes)
+        linear = with_further_inputs(state.linear, scaling, rows, targets, least, for_classes=for_classes)
         near = with_places(state.neighbours, linear)
         twin._live = self._live._replace(state=state._replace(linear=linear, neighbours=near))
         return twin

@@ -28,9 +28,28 @@ def value_key(name, value):  # type: ignore[no-untyped-def]
     return max(mix(name ^ mix(bits + np.uint64(1))), np.uint64(1))
 
 
+@inlined(forceinline=True)
+def square_key(name):  # type: ignore[no-untyped-def]
+    """Return the hash of the square of a name, which is a hash itself."""
+    return max(mix(~mix(name)), np.uint64(1))
+
+
 @compiled
 def index(keys, at, names, first, n):  # type: ignore[no-untyped-def]
     """Add the names at the indices ``first <= i < n``."""
     for place in range(first, n):
         row = row_of(keys, names[place])
         keys[row], at[row] = names[place], place
+
+
+@compiled
+def places_of_squares(names, n):  # type: ignore[no-untyped-def]
+    """Return the indices below n of names and of their squares, shape (squares, 2)."""
+    out, count = np.empty((n, 2), np.int64), 0
+    for place in range(1, n):
+        key = square_key(names[place])
+        for square in range(place + 1, n):
+            if names[square] == key:
+                out[count, 0], out[count, 1] = place, square
+                count += 1
+    return out[:count].copy()

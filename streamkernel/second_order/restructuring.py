@@ -199,6 +199,9 @@ def _in_pairs(now: Arrangement, arranger: Arranger, groups: Sequence[int]) -> Pa
     g = min(costs, key=costs.__getitem__)
     if not gain > growth.PAYS + costs[g]:
         return before
+    linear = now.state.linear  # what its squares explain is no longer seen in gains, but is seldom all
+    has_square = np.diag(np.isin(names.names[: len(gains)], linear.names[linear.squares[:, 0]]))
+    gains = np.where(has_square, np.maximum(gains, gains[gains > 0.0].min()), gains)
     return pairs.with_group(before, g, gains, names, now.directions)
 
 

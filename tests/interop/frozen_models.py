@@ -79,6 +79,15 @@ def codes(n: int) -> Examples:
     return found
 
 
+def spreads(n: int) -> Examples:
+    """Return two labels whose inputs differ in their deviations, with missing values."""
+    generator = np.random.default_rng(4)
+    labels = generator.integers(2, size=n)
+    X = (generator.normal(size=(n, 4)) + 0.2) * (1.0 + 1.5 * labels[:, None])
+    rows = [{f"x{j}": None if (i + j) % 19 == 0 else x for j, x in enumerate(row)} for i, row in enumerate(X.tolist())]
+    return [(x, f"label {y}") for x, y in zip(rows, labels.tolist(), strict=True)]
+
+
 Make = Callable[[], Any]
 
 MODELS: dict[str, tuple[Make, Examples]] = {
@@ -92,6 +101,7 @@ MODELS: dict[str, tuple[Make, Examples]] = {
         lambda: preprocessing.MinMaxScaler() | KernelClassifier(max_features=512),
         [(x, y) for x, y in codes(600) if x["a"] is not None],
     ),
+    "squares": (lambda: KernelClassifier(max_features=512), spreads(600)),
     "three classes": (lambda: KernelClassifier(max_features=1024), classes(900)),
     "one class": (lambda: KernelClassifier(max_features=512), classes(50, 1)),
     "softmax": (lambda: KernelClassifier(loss="softmax", max_features=1024), classes(900)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from streamkernel.second_order.linear.state import (
     PLACES,
     Linear,
 )
+from streamkernel.second_order.name_table import places_of_squares
 from streamkernel.second_order.square_root import factor_of, solution
 
 
@@ -148,9 +150,19 @@ def _on(part: LinearSummary, names: U64, scales: F64, moved: F64, least: float) 
     theirs[0] = scales[0] = 0.0, 1.0
     wider[has] = scales[has, 1] / theirs[:, 1]
     shift[has] = (scales[has, 0] - theirs[:, 0]) / theirs[:, 1]
-    change = np.diag(1.0 / wider[:dense])
-    change[1:, 0] -= shift[1:dense] / wider[1:dense]
-    gram = change @ gram @ change.T
-    w[:, 0] += w[:, 1:] @ shift[1:] + (moved if len(w) else 0.0)
-    w[:, 1:] *= wider[1:]
-    return gram, rest / wider[dense:] ** 2, w
+    squares = places_of_squares(names, dense)
+    change = _basis(1.0 / wider[:dense], -shift[:dense] / wider[:dense], squares)
+    w[:, :dense] = w[:, :dense] @ _basis(wider[:dense], shift[:dense], squares)
+    w[:, 0] += w[:, dense:] @ shift[dense:] + (moved if len(w) else 0.0)
+    w[:, dense:] *= wider[dense:]
+    return change @ gram @ change.T, rest / wider[dense:] ** 2, w
+
+
+def _basis(factors: F64, shifts: F64, squares: I64) -> F64:
+    """Return the matrix from inputs (1, s, q) to those of s' = as + b, with q' = a²q + √2abs + (a² + b² - 1)/√2."""
+    out = np.diag(factors)
+    out[1:, 0] += shifts[1:]
+    for one, square in squares.tolist():
+        a, b, root = factors[one], shifts[one], math.sqrt(2.0)
+        out[square, [0, one, square]] = (a * a + b * b - 1.0) / root, root * a * b, a * a
+    return out

@@ -13,7 +13,7 @@ from streamkernel import tensor_file
 from streamkernel.features.rows import F64, I64, U64
 from streamkernel.jit import inlined, work_array
 from streamkernel.losses import Loss
-from streamkernel.second_order.name_table import index
+from streamkernel.second_order.name_table import index, places_of_squares
 
 FORGETTING = 0.9995
 """The forgetting factor per example, unless one is given: a linear relation drifts, and so few coefficients need few
@@ -39,7 +39,8 @@ LARGEST_INPUT = 1e9
 """Bound on the absolute value of an input."""
 
 PLACES, BOUND, VALUES = range(3)
-"""Entries of `counts`: places in use, the bound of saturated scores, 0 if they are not saturated, and places of values.
+"""Entries of `counts`: places in use, the bound of saturated scores, 0 if they are not saturated, and places of values
+and squares.
 """
 
 SATURATION = 4
@@ -62,14 +63,16 @@ class Linear(NamedTuple):
     ----------
     counts
         The number of places in use, the first of which is the constant's; the bound of saturated scores; and the number
-        of values among the first `NEAR` places.
+        of values and squares among the first `NEAR` places.
     keys, at
         Hashes of names, 0 for none, and their places: a table of twice the capacity.
+    squares
+        The places of names and of their squares, shape (squares, 2).
     names
         The hash of each place's name.
     scales
         Centre and divisor of the values at each place, shape (room, 2); of a value's place, the value, and the divisor
-        of its indicator with a minus.
+        of its indicator with a minus; of a square's place, 0 and -1.
     w
         Shape (columns, room).
     factor
@@ -83,6 +86,7 @@ class Linear(NamedTuple):
     counts: I64
     keys: U64
     at: I64
+    squares: I64
     names: U64
     scales: F64
     w: F64
@@ -105,8 +109,10 @@ class LinearRoom(NamedTuple):
 
 
 _VECTOR, _INTS, _HASHES = types.float64[::1], types.int64[::1], types.uint64[::1]
-_MATRIX = types.float64[:, ::1]
-LINEAR = types.NamedTuple([_INTS, _HASHES, _INTS, _HASHES, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR], Linear)
+_MATRIX, _PLACES = types.float64[:, ::1], types.int64[:, ::1]
+LINEAR = types.NamedTuple(
+    [_INTS, _HASHES, _INTS, _PLACES, _HASHES, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR], Linear
+)
 ROOM = types.NamedTuple([_VECTOR, _INTS, _VECTOR, _VECTOR, _VECTOR, _VECTOR], LinearRoom)
 
 
@@ -122,6 +128,7 @@ def new_linear(columns: int, least: float, capacity: int = FIRST, targets: int =
         counts=np.array([1, bound, 0], np.int64),
         keys=np.zeros(2 * capacity, np.uint64),
         at=np.zeros(2 * capacity, np.int64),
+        squares=np.zeros((0, 2), np.int64),
         names=np.zeros(capacity, np.uint64),
         scales=np.zeros((capacity, 2)),
         w=np.zeros((columns, capacity)),
@@ -143,9 +150,9 @@ def with_more_room(old: Linear) -> Linear:
 
 
 def with_index(linear: Linear) -> Linear:
-    """Return the function with its table of names filled; it must be empty."""
+    """Return the function with its table of names filled, and with the places of squares."""
     index(linear.keys, linear.at, linear.names, 1, int(linear.counts[PLACES]))
-    return linear
+    return linear._replace(squares=places_of_squares(linear.names, min(int(linear.counts[PLACES]), DENSE)))
 
 
 @inlined
@@ -155,6 +162,7 @@ def copied_to_predict(linear):  # type: ignore[no-untyped-def]
         counts=linear.counts.copy(),
         keys=linear.keys.copy(),
         at=linear.at.copy(),
+        squares=linear.squares,
         names=linear.names,
         scales=linear.scales.copy(),
         w=linear.w.copy(),

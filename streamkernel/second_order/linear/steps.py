@@ -54,6 +54,9 @@ TURN = 8
 FURTHEST = 10.0
 """Bound on an input's contribution to A; √n after n examples if that is more. Inputs beyond it get less weight."""
 
+FURTHEST_SQUARED = 3.0
+"""Deviations from where on a square stays the same: only linear relations continue."""
+
 REACH = 2.0
 """Bound on f, in standard deviations of the targets divided by the share of variance that f does not explain."""
 
@@ -81,12 +84,19 @@ def _read_value(linear, key, at, work):  # type: ignore[no-untyped-def]
             work.inputs[place] = work.values[at]
 
 
+@inlined(allocates=False)
+def square(value):  # type: ignore[no-untyped-def]
+    """Return the input for the square of a standardised value."""
+    return (min(value * value, FURTHEST_SQUARED**2) - 1.0) / math.sqrt(2.0)
+
+
 @unit(types.int64(LINEAR, SCALES, ROWS, types.int64, ROOM), allocates=False, error_model="numpy")
 def read_row(linear, scales, rows, i, work):  # type: ignore[no-untyped-def]
     """Set the work arrays to the inputs of row i and their places; return the number of places, including those that
     its new names would get.
 
-    Each name has two entries: the first ones are the inputs, the last ones the indicators of their values.
+    Each name has two entries: the first ones are the inputs, the last ones the indicators of their values. Squares have
+    places among the first ones, and no entries.
 
     Without scaling, inputs are the values.
     """
@@ -114,6 +124,8 @@ def read_row(linear, scales, rows, i, work):  # type: ignore[no-untyped-def]
         work.values[j], work.places[j] = value, place
         if 0 <= place < before and place < len(inputs):
             inputs[place] = value
+    for k in range(len(linear.squares)):
+        inputs[linear.squares[k, 1]] = square(inputs[linear.squares[k, 0]])
     return used
 
 

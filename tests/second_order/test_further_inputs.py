@@ -1,4 +1,4 @@
-"""Values of inputs with few values, in linear functions: which they are, against plain formulas, and in models."""
+"""Indicators of values and squares, in linear functions: which ones, against plain formulas, and in models."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from reference import second_order
-from sklearn.linear_model import Ridge
-from streams import content, learn, names_in_order
+from scipy.stats import chi2
+from sklearn.linear_model import LinearRegression, Ridge
+from streams import as_dicts, content, learn, names_in_order
 
 from streamkernel import KernelClassifier, KernelRegressor, kernels, load, losses, step_sizes
 from streamkernel.features.rows import Rows
+from streamkernel.second_order.linear import further_inputs, merging
 from streamkernel.second_order.linear import state as linear_state
-from streamkernel.second_order.linear.few_values import FREQUENT, find_few_values
+from streamkernel.second_order.linear.further_inputs import FREQUENT, explained, find_few_values
 from streamkernel.second_order.mixture import SecondOrderLearner
 
 FIRST, SMALL = 256, {"max_features": 32}
@@ -104,7 +106,7 @@ def with_indicators(f, names, X, first):
 
 def prepared(loss, names, X):
     f = mixture(loss)
-    f = f.with_few_values(f.directions.rows(names, X[:FIRST]))
+    f = f.with_first(f.directions.rows(names, X[:FIRST]), np.arange(FIRST) % 2.0)
     f.arrays.bounds[:-1] = 1e9  # nothing is clipped
     return f
 
@@ -205,3 +207,142 @@ def test_a_merged_model_is_that_of_all_examples():
     assert np.array_equal(own.names[:n], expected.names[:n])
     assert np.allclose(own.scales[5:n], expected.scales[5:n])
     assert np.allclose(own.w[0, 5:n], expected.w[0, 5:n], atol=0.02 * np.abs(expected.w[0, :n]).max())
+
+
+def squared(s):
+    return (np.minimum(s * s, 9.0) - 1.0) / math.sqrt(2.0)
+
+
+def two_spreads(n, inputs, seed=0):
+    """Return examples of two classes whose inputs have the deviations 1 and 2."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(2, size=n)
+    return generator.normal(size=(n, inputs)) * (1.0 + y[:, None]), y
+
+
+def parabola(n, inputs, seed=0):
+    """Return examples of a number that depends on the square of the second input."""
+    X = np.random.default_rng(seed).normal(size=(n, inputs))
+    return X, X[:, 1] ** 2 + 0.5 * X[:, 0]
+
+
+@pytest.mark.parametrize("kinds", [0, 2, 4])
+def test_the_explained_share_is_the_one_of_regressions(kinds):
+    generator = np.random.default_rng(kinds)
+    s = generator.normal(size=(200, 12)) * generator.uniform(0.5, 1.5, size=12) + generator.normal(size=12) / 3
+    y = np.digitize(s[:, 0] ** 2 + s[:, 1] + generator.normal(size=200), [0.5, 1.5, 2.5][: kinds - 1])
+    targets = y.astype(float) if kinds else s[:, 0] ** 2 + 2.0 * generator.normal(size=200)
+    chosen = explained(s, targets, for_classes=kinds > 0)
+    read = np.eye(kinds)[y] if kinds else np.argsort(np.argsort(targets))[:, None]
+    found, k = [], max(kinds - 1, 1)
+    for j in range(12):
+        x = np.clip(s[:, [j]], -3.0, 3.0)
+        rest = x[:, 0] ** 2 - LinearRegression().fit(x, x[:, 0] ** 2).predict(x)
+        found.append(200.0 * LinearRegression().fit(read, rest).score(read, rest))
+    assert sum(found) > 12 * k + 2.0 * math.sqrt(12 * k * 3.0) + 6.0
+    assert chosen.tolist() == [share > 2.0 * k for share in found]
+    assert chosen[0]
+    assert not chosen.all()
+
+
+def test_noise_is_chosen_as_seldom_as_the_bound_says():
+    chosen = []
+    for seed in range(300):
+        generator = np.random.default_rng(seed)
+        s, y = generator.normal(size=(256, 10)), generator.integers(3, size=256).astype(float)
+        chosen.append(explained(s, y, for_classes=True).any())
+    least = 20.0 + 2.0 * math.sqrt(20.0 * further_inputs.SURE) + 2.0 * further_inputs.SURE
+    assert chi2.sf(least, 20) < math.exp(-further_inputs.SURE)
+    assert np.mean(chosen) < math.exp(-further_inputs.SURE)
+
+
+@pytest.mark.parametrize("for_classes", [False, True])
+def test_degenerate_examples_choose_nothing(for_classes):
+    n = 64
+    s = np.c_[np.zeros(n), np.arange(n) % 2 * 2.0 - 1.0, np.full(n, 1e300), np.linspace(-1, 1, n) ** 3]
+    for y in (np.zeros(n), np.arange(n) % 2 * 1.0, np.where(np.arange(n) == 3, 1e300, 0.0), np.zeros((n, 2))):
+        assert explained(s, y, for_classes=for_classes)[:3].tolist() == [False] * 3
+    assert not explained(s[:1], np.zeros(1), for_classes=for_classes).any()
+
+
+def test_it_is_ridge_regression_on_inputs_and_squares():
+    names = names_in_order(mixture(losses.Square()), 4)
+    X, y = parabola(600, 4)
+    f = mixture(losses.Square())
+    rows = f.directions.rows(names, X)
+    f = f.with_first(rows.part(0, FIRST), y[:FIRST])
+    f.arrays.bounds[:-1] = 1e9
+    assert f.arrays.linear.squares.tolist() == [[2, 5]]
+    f.learn(rows, y)
+    root = linear_state.CONSTANT**-0.5
+    inputs = np.c_[np.full(len(X), root), X, squared(X[:, 1])]
+    ridge = Ridge(alpha=linear_state.PRIOR, fit_intercept=False, solver="cholesky").fit(inputs, y)
+    expected = np.r_[ridge.coef_[0] * root, ridge.coef_[1:]]
+    assert np.allclose(f.arrays.linear.w[0, :6], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("make", [KernelClassifier, KernelRegressor])
+def test_files_and_copies_have_them(make, tmp_path):
+    X, y = (two_spreads if make is KernelClassifier else parabola)(500, 5)
+    X[3, 2] = X[FIRST + 9, 1] = np.nan  # read as the mean
+    xs = [{k: v for k, v in x.items() if v == v} for x in as_dicts(X)]
+    model = learn(make(**SMALL), xs[:400], y[:400].tolist())
+    assert len(model._learner.arrays.linear.squares) >= 1
+    model.save(tmp_path / "model")
+    copy = load(tmp_path / "model")
+    for one in (model, copy, model.clone(include_attributes=True)):
+        learn(one, xs[400:], y[400:].tolist())
+        assert content(one) == content(model)
+
+
+def test_parts_on_other_scales_become_one_function():
+    generator = np.random.default_rng(3)
+    f = mixture(losses.Square())
+    X, y = parabola(FIRST, 2)
+    place = f.with_first(f.directions.rows(names_in_order(f, 2), X), y).arrays.linear.names[:4]
+    rows = generator.normal(size=(60, 2))
+
+    def on(scales):
+        s = (rows - scales[1:3, 0]) / scales[1:3, 1]
+        return np.c_[np.ones(60), s, (s[:, 1] ** 2 - 1.0) / math.sqrt(2.0)]  # none is cut off
+
+    first, second = (np.array([[0.0, 1.0], [a, b], [c, d], [0.0, -1.0]]) for a, b, c, d in ((0, 1, 0, 1), (1, 2, 3, 4)))
+    w, s = generator.normal(size=(1, 4)), on(first)
+    part = merging.LinearSummary(place, first, w, s.T @ s, np.diagonal(s.T @ s), np.ones(1))
+    gram, _, changed = merging._on(part, place, second.copy(), 0.0, 1.0)
+    assert np.allclose(changed @ on(second).T, w @ s.T)
+    assert np.allclose(gram, on(second).T @ on(second))
+
+
+def errors(X, y):
+    """Return the number of errors after the first examples."""
+    model, wrong = KernelClassifier(seed=1), 0
+    for i, (x, target) in enumerate(zip(as_dicts(X), y.tolist(), strict=True)):
+        wrong += i >= FIRST and model.predict_one(x) != target
+        model.learn_one(x, target)
+    return wrong
+
+
+def test_classes_of_other_spreads_are_learned_sooner(monkeypatch):
+    X, y = two_spreads(700, 15)
+    X += 0.3 * y[:, None]
+    with_squares = errors(X, y)
+    monkeypatch.setattr(further_inputs, "SURE", math.inf)
+    assert with_squares < 0.75 * errors(X, y)
+
+
+def test_importances_see_squares():
+    X, y = parabola(3000, 6)
+    model = learn(KernelRegressor(seed=2), as_dicts(X), y.tolist())
+    importances = model.feature_importances_
+    assert max(importances, key=importances.get) == "x1"
+
+
+def test_many_or_rare_names_have_none():
+    X, y = two_spreads(400, 140)
+    model = learn(KernelClassifier(**SMALL), as_dicts(X), y.tolist())
+    assert len(model._learner.arrays.linear.squares) == 0
+    X, y = two_spreads(400, 4)
+    rare = [{k: v for j, (k, v) in enumerate(x.items()) if (i + j) % 3 == 0} for i, x in enumerate(as_dicts(X))]
+    model = learn(KernelClassifier(**SMALL), rare, y.tolist())
+    assert len(model._learner.arrays.linear.squares) == 0
