@@ -44,11 +44,11 @@ FREQUENT = 5
 """Smallest number of examples with a frequent value, and smallest mean number of examples per value of an input."""
 
 SURE = 3.0
-"""t."""
+"""t: in at most one of 20 models, squares that explain nothing seem to explain something together."""
 
 DEPENDENT = 0.01
 """If a smaller share of the variance of a square does not follow from the input, as where that has two values, the
-square is no input.
+square is not an input.
 """
 
 
