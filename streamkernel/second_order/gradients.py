@@ -198,9 +198,9 @@ def set_gradient(state, kernel, z, c, embedding, changed, work):  # type: ignore
 
 
 @inlined(allocates=False)
-def _linear_slope(state, key, value, c, divisor, predictions):  # type: ignore[no-untyped-def]
-    """Return how much the linear function's part of f_c changes per deviation of a name at a scaled value for these
-    `predictions`.
+def _linear_slope(state, key, c, divisor, predictions, inputs):  # type: ignore[no-untyped-def]
+    """Return how much the linear function's part of f_c changes per deviation of a name for these `predictions` and
+    `inputs`.
     """
     linear, k = state.linear, state.slots[slots.LINEAR] + first_weight(state, c)
     row = row_of(linear.keys, key)
@@ -210,22 +210,33 @@ def _linear_slope(state, key, value, c, divisor, predictions):  # type: ignore[n
     if linear.scales[place, 1] <= 0.0:
         return 0.0
     slope = linear.w[c, place]
-    if len(linear.squares) > 0 and abs(value) < FURTHEST_SQUARED:
+    if len(linear.squares) > 0 and place < len(inputs) and abs(inputs[place]) < FURTHEST_SQUARED:
         row = row_of(linear.keys, square_key(key))
-        slope += math.sqrt(2.0) * value * linear.w[c, linear.at[row]] if linear.keys[row] != np.uint64(0) else 0.0
+        if linear.keys[row] != np.uint64(0):
+            slope += math.sqrt(2.0) * inputs[place] * linear.w[c, linear.at[row]]
     slope *= state.weights[k] * compiled_slope(linear, predictions[0, c])
     return per_unit(state, c) * slope * divisor / linear.scales[place, 1]
 
 
 @unit(
-    types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.float64[:, ::1], types.int64, types.int64),
+    types.void(
+        MIXTURE,
+        KERNEL,
+        SCALES,
+        ENTRIES,
+        types.float64[::1],
+        types.float64[:, ::1],
+        types.float64[::1],
+        types.int64,
+        types.int64,
+    ),
     allocates=False,
     error_model="numpy",
 )
-def _observe(state, kernel, scales, row, gradient, predictions, c, since):  # type: ignore[no-untyped-def]
+def _observe(state, kernel, scales, row, gradient, predictions, inputs, c, since):  # type: ignore[no-untyped-def]
     """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
 
-    `gradient` belongs to the groups' functions, and `predictions` are the scores of the linear one.
+    `gradient` belongs to the groups' functions; `predictions` are the scores of the linear one, `inputs` its inputs.
     """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
@@ -242,25 +253,34 @@ def _observe(state, kernel, scales, row, gradient, predictions, c, since):  # ty
                 continue
             totals[NAMES] += 1.0
             entry.key = key
-        value = np.float64(row.values[0, j]) / part.scale
-        unit_in_use, bent = unit_and_slope(scales, key, value)
+        unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
         slope = 2.0 * math.pi * part.scale * bent * gradient[j]
-        slope += _linear_slope(state, key, value, c, unit_in_use, predictions)
+        slope += _linear_slope(state, key, c, unit_in_use, predictions, inputs)
         if abs(slope) < 1e100:
             entry.squares += slope * slope
             entry.present += 1.0
 
 
 @unit(
-    types.void(MIXTURE, SCALES, KERNEL, VECTOR, types.float64[:, ::1], EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
+    types.void(
+        MIXTURE,
+        SCALES,
+        KERNEL,
+        VECTOR,
+        types.float64[:, ::1],
+        types.float64[::1],
+        EMBEDDING_ROOM,
+        METRIC_ROOM,
+        GRADIENT_ROOM,
+    ),
     is_late=True,
     allocates=False,
     error_model="numpy",
 )
-def add_gradient(state, scales, kernel, z, predictions, embedding, changed, work):  # type: ignore[no-untyped-def]
+def add_gradient(state, scales, kernel, z, predictions, inputs, embedding, changed, work):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, which is not counted yet, to the sums of the metric.
 
-    `predictions` are the scores of the linear function.
+    `predictions` are the scores of the linear function, and `inputs` its inputs.
     """
     metric, row, seen = state.metric, embedding.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted
@@ -272,7 +292,7 @@ def add_gradient(state, scales, kernel, z, predictions, embedding, changed, work
     vectors.multiply(work.gradient[:count], per_unit(state, c))
     if not vectors.within(work.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
         return
-    _observe(state, kernel, scales, row, work.gradient, predictions, c, since)
+    _observe(state, kernel, scales, row, work.gradient, predictions, inputs, c, since)
     for j in range(count):
         work.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
     for j in range(count):

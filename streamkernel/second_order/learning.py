@@ -6,8 +6,8 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes steps of constant size, w ← w - γℓ'φ, for drifting streams.
 
 A further function is a constant that takes constant steps: the recent level, independent of x
-(`streamkernel.second_order.small_functions`). Where inputs are scaled,
-one more is linear in them (`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
+(`streamkernel.second_order.small_functions`). Where inputs are scaled, one more is linear in them
+(`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
 The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
 predict an example before they learn it. Three further functions average the nearest neighbours among stored examples
 (`streamkernel.second_order.neighbours`).
@@ -234,7 +234,8 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     loss = loss_at(state.numbers, targets, work.said)
     if options.has_metric and seen % EVERY == 0:
         predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
-        add_gradient(state, scales, kernel, state.last.z, predictions, work.row.embedding, work.row.metric, work.slopes)
+        z, row, inputs = state.last.z, work.row, work.row.linear.inputs
+        add_gradient(state, scales, kernel, z, predictions, inputs, row.embedding, row.metric, work.slopes)
     if options.has_metric and seen > pairs.AFTER:
         _observe_pairs(state, scaled, i, w, work)
     if options.is_new:

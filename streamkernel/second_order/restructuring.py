@@ -199,10 +199,19 @@ def _in_pairs(now: Arrangement, arranger: Arranger, groups: Sequence[int]) -> Pa
     g = min(costs, key=costs.__getitem__)
     if not gain > growth.PAYS + costs[g]:
         return before
-    linear = now.state.linear  # what its squares explain is no longer seen in gains, but is seldom all
-    has_square = np.diag(np.isin(names.names[: len(gains)], linear.names[linear.squares[:, 0]]))
-    gains = np.where(has_square, np.maximum(gains, gains[gains > 0.0].min()), gains)
-    return pairs.with_group(before, g, gains, names, now.directions)
+    return pairs.with_group(before, g, _with_squares(gains, now.state.linear, names), names, now.directions)
+
+
+def _with_squares(gains: F64, linear: linear_state.Linear, names: metric.Metric) -> F64:
+    """Return the gains, where inputs with a square count as pairs too, by the squares of its weights, at most as much
+    as the pair that gains least: what a square explains is no longer seen in gains, but is seldom all.
+    """
+    shares = np.square(linear.w[:, linear.squares[:, 1]]).sum(axis=0)
+    shares /= max(shares.max(initial=0.0), 1e-300)
+    of_names = dict(zip(linear.names[linear.squares[:, 0]].tolist(), shares.tolist(), strict=True))
+    least = gains[gains > 0.0].min()
+    floor = [least * of_names.get(name, 0.0) for name in names.names[: len(gains)].tolist()]
+    return np.asarray(np.maximum(gains, np.diag(floor)))
 
 
 def _pays(now: Arrangement, g: int) -> bool:

@@ -11,9 +11,10 @@ place has a hash of the name and the value as its name, and the value as its cen
 Classes may differ in the spread of an input rather than in its mean, and a number may depend on an input by a parabola.
 So an input s has the further input (min(s², 9) - 1)/√2 if that explains the targets of the first examples. Let R² be
 the share of the variance of a square, less its regression on s, that the targets explain, and k the degrees of freedom
-of the targets. If d squares explain nothing, Σ nR² has about the distribution χ² of dk degrees of freedom, and exceeds
-dk + 2√(dkt) + 2t with a probability of at most exp(-t) (Laurent and Massart 2000). If it does exceed that, squares with
-nR² > 2k are inputs: they reduce the error by more than the variance of their coefficients adds (Mallows 1973).
+of the targets. If no square explains anything, Σ nR² is about a sum of μ_i χ²_k, where μ_i are the eigenvalues of the
+correlations of all squares, and exceeds kΣμ_i + 2√(ktΣμ_i²) + 2t max μ_i with a probability of at most exp(-t) (Laurent
+and Massart 2000). If it does exceed that, squares with nR² > 2k are inputs: they reduce the error by more than the
+variance of their coefficients adds (Mallows 1973).
 """
 
 from __future__ import annotations
@@ -179,10 +180,11 @@ def explained(s: F64, targets: F64, *, for_classes: bool) -> Any:
     each = [np.eye(y.max() + 1)[y] if for_classes else y[:, None] for y in columns]
     u, singular, _ = np.linalg.svd(np.hstack([y - y.mean(axis=0) for y in each]), full_matrices=False)
     u = u[:, singular > 1e-9 * len(s)]
-    is_square = left > DEPENDENT * before
-    nr = len(s) * np.divide(np.square(u.T @ q).sum(axis=0), left, out=np.zeros_like(left), where=is_square)
-    k, all_k = u.shape[1], u.shape[1] * np.count_nonzero(is_square)
-    return (nr > 2.0 * k) & (nr.sum() > all_k + 2.0 * math.sqrt(all_k * SURE) + 2.0 * SURE)
+    q = np.divide(q, np.sqrt(left), out=np.zeros_like(q), where=left > DEPENDENT * before)
+    nr, k = len(s) * np.square(u.T @ q).sum(axis=0), u.shape[1]
+    mu = np.square(np.linalg.svd(q, compute_uv=False))
+    chance = k * mu.sum() + 2.0 * math.sqrt(k * (mu * mu).sum() * SURE) + 2.0 * mu.max(initial=0.0) * SURE
+    return (nr > 2.0 * k) & (nr.sum() > chance)
 
 
 @compiled
