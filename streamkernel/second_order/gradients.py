@@ -293,12 +293,15 @@ def add_gradient(state, scales, kernel, z, predictions, inputs, embedding, chang
     if not vectors.within(work.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
         return
     _observe(state, kernel, scales, row, work.gradient, predictions, inputs, c, since)
+    names = 0
     for j in range(count):
-        work.numbers[j] = number_for(metric, row.hashes[0, j], row.slots[0, j])
-    for j in range(count):
-        for k in range(count):
-            if work.numbers[j] >= 0 and work.numbers[k] >= 0:
-                metric.sums[work.numbers[j], work.numbers[k]] += work.gradient[j] * work.gradient[k]
+        number = number_for(metric, row.hashes[0, j], row.slots[0, j])
+        if number >= 0:
+            work.numbers[names], work.gradient[names] = number, work.gradient[j]
+            names += 1
+    for j in range(names):
+        for k in range(names):
+            metric.sums[work.numbers[j], work.numbers[k]] += work.gradient[j] * work.gradient[k]
     metric.counts[GRADIENTS] += 1
 
 
