@@ -89,7 +89,7 @@ def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
     rows = unscaled = Rows.stack([row for row, _ in first])
     scales = state.scales
     if scales is not None:
-        scales = scales.of_first(rows)
+        scales = scales.of_first(rows).in_shared_unit(rows, _columns_of_targets(first, state.labels))
         rows = scales(rows)
     plan = state.learner.directions.plan
     learner = state.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
@@ -106,3 +106,15 @@ def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
         return replace(state, learner=learner, scales=scales, first=first)
     log.info("%s took %r from the first %d examples", name, learner.kernel, len(first))
     return replace(state, learner=learner, scales=scales, first=None)
+
+
+def _columns_of_targets(first: tuple[tuple[Rows, float], ...], labels: Mapping[Any, int]) -> F64:
+    """Return the targets of the first examples in units of their deviations, or an indicator of each label, shape
+    (examples, columns).
+    """
+    targets = np.array([target for _, target in first], np.float64)
+    if labels and targets.ndim == 1:
+        return np.asarray(targets[:, None] == np.arange(len(labels)), np.float64)
+    targets = targets.reshape(len(first), -1)
+    deviations = targets.std(axis=0)
+    return np.asarray(targets / np.where(deviations > 0.0, deviations, 1.0))

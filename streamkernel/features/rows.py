@@ -61,6 +61,26 @@ class Rows(NamedTuple):
         )
         return cls(start, *map(np.concatenate, columns))
 
+    def names(self) -> tuple[U64, I64]:
+        """Return the hashes of all names, sorted, and the index of each value's name."""
+        n, d = len(self.start) - 1, int(self.start[min(1, len(self.start) - 1)])
+        if n * d == len(self.hashes) and (np.diff(self.start) == d).all():
+            hashes = self.hashes.reshape(n, d)
+            if n and (hashes == hashes[0]).all():
+                return hashes[0], np.tile(np.arange(d), n)
+        hashes, of = np.unique(self.hashes, return_inverse=True)
+        return hashes, of
+
+    def table(self, of: I64, chosen: Any) -> F64:
+        """Return the values of some names, shape (rows, names), 0 where one is missing; `of` as :meth:`names`.
+
+        `chosen` are Booleans of all names.
+        """
+        values, is_chosen = np.zeros((len(self.start) - 1, np.count_nonzero(chosen))), chosen[of]
+        rows = np.repeat(np.arange(len(values)), np.diff(self.start))
+        values[rows[is_chosen], (np.cumsum(chosen) - 1)[of[is_chosen]]] = self.values[is_chosen]
+        return values
+
     def part(self, first: int, last: int) -> Rows:
         """Return the rows ``first <= i < last``."""
         if last - first == len(self.start) - 1:
@@ -78,6 +98,13 @@ class Rows(NamedTuple):
     def with_weight(self, w: float) -> Rows:
         """Return the rows with one weight for all."""
         return self if w == 1.0 else self._replace(weights=np.full(len(self.weights), w))
+
+
+def in_order(values: F64, of: I64) -> I64:
+    """Return the order of values by their names, and of the values of each name by size; `of` as :meth:`Rows.names`."""
+    order = np.argsort(values)
+    small: Any = np.uint16 if len(of) and of.max() < 1 << 16 else np.int64  # 16 bits are sorted by counting
+    return np.asarray(order[np.argsort(of[order].astype(small), kind="stable")])
 
 
 ROWS = types.NamedTuple(

@@ -15,7 +15,7 @@ from streamkernel.jit import compiled, inlined, unit
 FIRST = 256
 """Examples after which a scale in use is kept until it is off."""
 MOST_NAMES = 65_536
-"""The most names that have a scale; their table takes 13 MB."""
+"""The most names that have a scale; their table takes 14 MB."""
 LIGHT = 0.6
 """A rare value of size 1 is scaled to at most p^¼/LIGHT, where p is the share of examples that have it: a word in one
 of 1,000 examples to 0.3. Each of five equally frequent values of a string is scaled to 1.1, so two of them are 1.6
@@ -34,6 +34,7 @@ SCALE = np.dtype(
         ("spread", "f8"),
         ("unit", "f8"),  # the divisor of values
         ("shift", "f8"),  # subtracted, so that 0 stays 0 where it must
+        ("divisor", "f8"),  # of scaled values: 1, or the common unit over the spread
         ("present", "f8"),  # values in the moments, with zeros
         ("far", "f8"),  # outliers
         ("moved", "f8"),  # values that differed from the previous one
@@ -41,8 +42,9 @@ SCALE = np.dtype(
     ]
 )
 """A name with its moments and its scale."""
-COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8")])
-"""Examples observed, names in the table, and examples in the moments, now and when the scales were taken."""
+COUNTS = np.dtype([("n", "i8"), ("names", "i8"), ("weight", "f8"), ("taken", "f8"), ("common", "f8")])
+"""Examples observed, names in the table, examples in the moments, now and when the scales were taken, and the common
+unit of all names, 0 if each has its own."""
 HORIZON = 16_384
 """Number of examples after which the earlier ones count half."""
 NEAR = 2.0
@@ -120,7 +122,7 @@ def scale_row(scales, rows, i, out):  # type: ignore[no-untyped-def]
         key = max(rows.hashes[j], np.uint64(1))  # 0 is an empty row
         scale = table[place_of(table, key)]
         if scale.spread > 0.0 or scale.centre != 0.0:
-            out[j] = _bend((v - scale.centre) / scale.unit) - scale.shift
+            out[j] = _bend((v - scale.centre) / scale.unit) / scale.divisor - scale.shift
         else:
             out[j] = _bend(v) / _newness(scales.counts[0])
             new += scale.key != key
@@ -143,8 +145,9 @@ def unit_of(c, s):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False, error_model="numpy")
-def use_scale(scale, c, s):  # type: ignore[no-untyped-def]
+def use_scale(scale, c, s, common):  # type: ignore[no-untyped-def]
     """Use a scale; a missing name counts as its centre if it has varied, otherwise as 0."""
+    scale.divisor = common / s if common > 0.0 and s > 0.0 and c != 0.0 else 1.0
     scale.centre, scale.spread, scale.unit = c, s, unit_of(c, s)
     scale.shift = 0.0 if s > 0.0 else _bend((0.0 - c) / scale.unit)
 
@@ -158,11 +161,11 @@ def rehash(old, new):  # type: ignore[no-untyped-def]
 
 
 @compiled(error_model="numpy")
-def rescale(table):  # type: ignore[no-untyped-def]
-    """Compute the divisors and shifts that follow from the scales in use."""
+def rescale(table, common):  # type: ignore[no-untyped-def]
+    """Compute the divisors and shifts that follow from the scales in use and the common unit."""
     for i in range(len(table)):
         if table[i].key != np.uint64(0):
-            use_scale(table[i], table[i].centre, table[i].spread)
+            use_scale(table[i], table[i].centre, table[i].spread, common)
 
 
 @compiled(error_model="numpy")
@@ -195,8 +198,8 @@ def unit_and_slope(scales, key, t):  # type: ignore[no-untyped-def]
     scale = scales.table[place_of(scales.table, key)]
     if scale.key != key or not scale.spread > 0.0:
         return 0.0, 0.0
-    size = abs(t + scale.shift)
-    return scale.unit, 1.0 if size <= EDGE else math.exp(1.0 - size / EDGE)
+    size = abs(t + scale.shift) * scale.divisor
+    return scale.unit, (1.0 if size <= EDGE else math.exp(1.0 - size / EDGE)) / scale.divisor
 
 
 @unit(types.void(SCALES, ROWS, types.int64), allocates=False, error_model="numpy")
@@ -214,7 +217,7 @@ def observe_row(scales, rows, i):  # type: ignore[no-untyped-def]
             if counts.names == MOST_NAMES:
                 continue
             counts.names += 1
-            scale.key, scale.unit = key, 1.0
+            scale.key, scale.unit, scale.divisor = key, 1.0, 1.0
         scale.moved += v != scale.last
         scale.last = v
         if scale.spread > 0.0:
@@ -283,7 +286,7 @@ def use_moments(scales):  # type: ignore[no-untyped-def]
         first = scale.spread == 0.0 and s > 0.0
         if off or first or (early and (c != scale.centre or s != scale.spread)):
             changed = True
-            use_scale(scale, c, s)
+            use_scale(scale, c, s, counts.common)
         if halve:
             scale.count *= 0.5
             scale.squares *= 0.5
@@ -339,7 +342,7 @@ def slopes_of(scales: ScalesState, moments: Moments, values: F64) -> F64:
     is_scaled = (rows["spread"] > 0.0) | (rows["centre"] != 0.0)
     unit = np.where(is_scaled, rows["unit"], 1.0)
     size = np.abs(np.where(is_scaled, (values - rows["centre"]) / unit, values))
-    return np.asarray(EDGE / np.maximum(size, EDGE) / np.where(is_scaled, unit, newness))
+    return np.asarray(EDGE / np.maximum(size, EDGE) / np.where(is_scaled, unit * rows["divisor"], newness))
 
 
 def _rows_of(table: Any, hashes: U64) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from streamkernel import tensor_file
 from streamkernel.features.compiled_kernel import LARGEST_VALUE
-from streamkernel.features.rows import F64, I64, U64, Rows
+from streamkernel.features.rows import F64, I64, U64, Rows, in_order
 from streamkernel.features.scale_table import (
     COUNTS,
     HORIZON,
@@ -25,6 +25,7 @@ from streamkernel.features.scale_table import (
     scale_rows,
     use_moments,
 )
+from streamkernel.features.shared_unit import MOST_OWN, is_shared
 
 ABSURD = 1000.0
 """Deviations from the median beyond which a value is far out; tails that are merely heavy stay."""
@@ -59,7 +60,8 @@ def without_outliers(rows: Rows) -> Rows:
     >>> without_outliers(directions.rows(["a"], values)).values[-3:].tolist()
     [18.0, 19.0, nan]
     """
-    hashes, of, counts = np.unique(rows.hashes, return_inverse=True, return_counts=True)
+    hashes, of = rows.names()
+    counts = np.bincount(of, minlength=len(hashes))
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.abs(rows.values - _medians(rows.values, of, counts)[of])
         spread = DEVIATION * _medians(distance, of, counts)
@@ -73,8 +75,14 @@ def without_outliers(rows: Rows) -> Rows:
 def _medians(values: F64, of: I64, counts: I64) -> F64:
     """Return the median of each name's values, the lower one of two; `of` has the index of each value's name."""
     middle = np.cumsum(counts) - counts + (counts - 1) // 2
-    medians: F64 = values[np.lexsort((values, of))[middle]]
+    medians: F64 = values[in_order(values, of)[middle]]
     return medians
+
+
+def _by_key(table: Any, names: U64) -> Any:
+    """Return the rows of names in their order; others for names that have none."""
+    by_key = np.sort(table, order="key")
+    return by_key[np.minimum(np.searchsorted(by_key["key"], names), len(by_key) - 1)]
 
 
 MOMENTS = ("count", "mean", "squares", "present", "far", "moved", "last")
@@ -99,6 +107,9 @@ class Scales:
       indicator of a string's value is scaled to at most p^¼/0.6: a string as a whole has about as much influence as a
       number, and a rare value less than a frequent one. Zeros among the values of a name that is usually present have
       the same effect, with 0.6 (1 - p) m/p^¼.
+
+    Inputs that share a unit (:mod:`streamkernel.features.shared_unit`) are usually present; for these t(v) is times
+    s/u, where u² is the mean of s².
 
     Moments describe the whole stream, and from 16,384 examples on mostly of the last 8,192 to 16,384. The scales in
     use change only when :meth:`use_moments` is called, on the schedule of `learners.schedule`: during the first 256
@@ -158,14 +169,13 @@ class Scales:
 
     def in_use(self, names: U64) -> dict[str, F64]:
         """Return the scales in use of names with a row: t(v) = q((v - centre)/unit)/divisor - shift."""
-        table = np.sort(self.state.table, order="key")
-        scales, counts = table[np.searchsorted(table["key"], names)], self.state.counts[0]
+        scales, counts = _by_key(self.state.table, names), self.state.counts[0]
         has_scale = (scales["spread"] > 0.0) | (scales["centre"] != 0.0)
         newness = max(1.0, LIGHT * float(counts["taken"]) ** 0.25)
         return {
             "centre": np.where(has_scale, scales["centre"], 0.0),
             "unit": np.where(has_scale, scales["unit"], 1.0),
-            "divisor": np.where(has_scale, 1.0, newness),
+            "divisor": np.where(has_scale, scales["divisor"], newness),
             "shift": np.where(has_scale, scales["shift"], 0.0),
         }
 
@@ -209,6 +219,31 @@ class Scales:
         scales.use_moments()
         return scales
 
+    def in_shared_unit(self, rows: Rows, targets: F64) -> Scales:
+        """Return these scales, with one unit for all inputs if that predicts the targets of the first examples better.
+
+        Fewer first examples may have decided otherwise. `targets` has the shape (examples, columns), with an indicator
+        of each class.
+        """
+        scales = self._in_unit(0.0)
+        hashes, of = rows.names()
+        keys = np.maximum(hashes, np.uint64(1))
+        in_use = _by_key(self.state.table, keys)
+        is_input = (in_use["key"] == keys) & (in_use["spread"] > 0.0) & (in_use["centre"] != 0.0)
+        if np.count_nonzero(is_input) <= MOST_OWN:
+            return scales
+        spread, table = in_use["spread"][is_input], scales(rows).table(of, is_input)
+        common = float(np.sqrt(np.square(spread).mean()))
+        is_usable = LEAST_SPREAD <= common <= LARGEST_VALUE
+        return self._in_unit(common) if is_usable and is_shared(table, spread / common, targets) else scales
+
+    def _in_unit(self, common: float) -> Scales:
+        """Return these scales with one unit for all inputs, or one for each if it is 0."""
+        scales = self.copy()
+        scales.state.counts["common"] = common
+        rescale(scales.state.table, common)
+        return scales
+
     def use_moments(self) -> bool:
         """Use the scales of the moments, and return whether one of them has changed."""
         return bool(use_moments(self.state))
@@ -217,7 +252,8 @@ class Scales:
         """Return the complete state as arrays, with names sorted by hashes."""
         counts, table = self.state.counts[0], self.state.table
         scales = np.sort(table[table["key"] > 0], order="key")
-        return {
+        common = {"scales.common": np.array([counts["common"]])} if counts["common"] > 0.0 else {}
+        return common | {
             "scales.n": np.array([counts["n"]]),
             "scales.weights": np.array([counts["weight"], counts["taken"]]),
             "scales.names": scales["key"].view(np.int64),
@@ -232,6 +268,9 @@ class Scales:
         names = tensor_file.require_tensor(tensors, "scales.names", np.int64, (None,))
         moments = tensor_file.require_tensor(tensors, "scales.moments", np.float64, (len(names), len(MOMENTS)))
         in_use = tensor_file.require_tensor(tensors, "scales.in_use", np.float64, (len(names), 2))
+        unit: Any = np.zeros(1)
+        if "scales.common" in tensors:
+            unit = tensor_file.require_tensor(tensors, "scales.common", np.float64, (1,))
         hashes = np.ascontiguousarray(names).view(np.uint64)
         if len(hashes) > MOST_NAMES or (hashes == 0).any() or (hashes[1:] <= hashes[:-1]).any():
             raise ValueError(f"expected up to {MOST_NAMES} sorted hashes as scales.names, got {len(hashes)} others")
@@ -243,6 +282,7 @@ class Scales:
             and (moments <= LARGEST_VALUE**2 * HORIZON).all()
             and (np.abs(np.c_[moments[:, [1, *range(6, moments.shape[1])]], in_use]) <= 2.0 * LARGEST_VALUE).all()
             and ((in_use[:, 1] == 0.0) | (in_use[:, 1] >= LEAST_SPREAD)).all()
+            and (unit[0] == 0.0 or LEAST_SPREAD <= unit[0] <= LARGEST_VALUE)
         )
         if not usable:
             raise ValueError("expected moments and scales of examples as scales.*, got other numbers")
@@ -251,8 +291,8 @@ class Scales:
         for name, column in zip(MOMENTS, moments.T, strict=True):
             scales[name] = column
         scales["centre"], scales["spread"] = in_use.T
-        rescale(scales)
+        rescale(scales, unit[0])
         counts, table = np.zeros(1, COUNTS), np.zeros(max(16, 2 << (len(hashes) - 1).bit_length()), SCALE)
-        counts[0] = n, len(hashes), *weights.tolist()
+        counts[0] = n, len(hashes), *weights.tolist(), unit[0]
         rehash(scales, table)
         self.state = ScalesState(counts, table)

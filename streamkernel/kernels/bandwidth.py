@@ -7,14 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from streamkernel.features.rows import Rows
+from streamkernel.jit import compiled, inlined
 from streamkernel.kernels import Kernel
 from streamkernel.kernels.program import KernelProgram
 
 FIRST = 256
 """Examples that decide the bandwidth."""
 
-MOST_VALUES = 1 << 18
-"""Values of these examples: fewer examples decide where an example has more than 1,024 values."""
+MOST_VALUES = 1 << 17
+"""Values of these examples: fewer examples decide where an example has more than 512 values, because learning them
+again takes long."""
 
 MOST_DIFFERENCES = 1 << 26
 """Differences of values that a median is computed from; fewer examples count where there would be more."""
@@ -66,15 +68,37 @@ def median_distance(rows: Rows, part: int, norm: int) -> float:
     while True:
         rows = rows.part(0, n)
         read = (rows.readers >> part) & 1 == 1
-        hashes, columns = np.unique(rows.hashes[read], return_inverse=True)
-        if n <= 2 or n * (n - 1) // 2 * len(hashes) <= MOST_DIFFERENCES:
+        hashes, of = rows.names()
+        is_read = np.bincount(of[read], minlength=len(hashes)) > 0
+        if n <= 2 or n * (n - 1) // 2 * np.count_nonzero(is_read) <= MOST_DIFFERENCES:
             break
         n //= 2
-    if n < 2 or not len(hashes):
+    if n < 2 or not is_read.any():
         return 1.0
-    table = np.zeros((n, len(hashes)))
-    table[np.repeat(np.arange(n), np.diff(rows.start))[read], columns] = rows.values[read]
-    # Differences, not |a|² + |b|² - 2ab: far from the origin that would be rounding.
-    distances = np.concatenate([np.linalg.norm(table[i + 1 :] - table[i], norm, axis=1) for i in range(n)])
+    distances = _distances(np.ascontiguousarray(rows.table(of, is_read).T), norm)
     apart = distances[distances > 0.0]
     return float(np.median(apart)) if len(apart) else 1.0
+
+
+@inlined(allocates=False)
+def _add_differences(to, values, value, norm):  # type: ignore[no-untyped-def]
+    """Add the differences of values from one value, or their squares."""
+    for j in range(len(to)):
+        off = abs(values[j] - value)
+        to[j] += off if norm == 1 else off * off
+
+
+@compiled
+def _distances(table, norm):  # type: ignore[no-untyped-def]
+    """Return the distances of all pairs of examples; `table` has the shape (inputs, examples).
+
+    They are of differences, not |a|² + |b|² - 2ab: far from the origin that would be rounding.
+    """
+    d, n = table.shape
+    out, done = np.zeros(n * (n - 1) // 2), 0
+    for i in range(n):
+        to = out[done : done + n - 1 - i]
+        for k in range(d):
+            _add_differences(to, table[k, i + 1 :], table[k, i], norm)
+        done += len(to)
+    return out if norm == 1 else np.sqrt(out)

@@ -158,6 +158,10 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     has_changed = is_present & (in_use != before).any(axis=2)
     now = np.where(has_changed.any(axis=0)[:, None], in_use[has_changed.argmax(axis=0), every], before)
     differ = has_changed.any(axis=0) if base is None else (has_changed & (in_use != now).any(axis=2)).any(axis=0)
+    units = [float(part.get("scales.common", np.zeros(1))[0]) for part in everything]
+    others = {unit for unit in units if unit != units[-1]}
+    differ |= len(others) > (base is not None)
+    unit = next(iter(others), units[-1])
     if differ.any():
         raise MergeError(
             f"Expected models with equal scales of their inputs, got {differ.sum()} of {len(names)} inputs on other "
@@ -177,7 +181,8 @@ def merge_scales(parts: Sequence[Mapping[str, Any]], base: Mapping[str, Any] | N
     columns += [np.clip(share @ moments[:, :, i], 0.0, weight) for i in range(3, len(MOMENTS) - 1)]
     columns.append(moments[first, every, -1])
     kept = slice(MOST_NAMES)
-    return {
+    common = {"scales.common": np.array([unit])} if unit > 0.0 else {}
+    return common | {
         "scales.n": add_parts([*n[: len(parts)]], n[-1] if base is not None else 0),
         "scales.weights": np.array([weight, weights[:, 1].max()]),
         "scales.names": names[kept],

@@ -152,7 +152,8 @@ def _admit_values(linear, few, least):  # type: ignore[no-untyped-def]
 
 def _names_to_square(linear: Linear, rows: Rows, targets: F64, others: U64, *, for_classes: bool) -> U64:
     """Return the names in at least half of the rows, without some others, whose squares the targets explain."""
-    names, at = np.unique(np.maximum(rows.hashes, np.uint64(1)), return_inverse=True)
+    names, at = rows.names()
+    names = np.maximum(names, np.uint64(1))
     place = places_of(linear, names)
     centre, divisor = np.where(place > 0, linear.scales[place].T, [[0.0], [1.0]])
     s = np.zeros((len(targets), len(names)))
