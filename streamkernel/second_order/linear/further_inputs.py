@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamkernel.features.rows import F64, U64, Rows
+from streamkernel.features.rows import F64, U64, Rows, in_order
 from streamkernel.features.scale_table import ScalesState
 from streamkernel.jit import compiled
 from streamkernel.learners.scoring import longest_row
@@ -86,9 +86,9 @@ def find_few_values(rows: Rows) -> FewValues:
     >>> found.values.tolist(), found.divisors.round(2).tolist()
     ([1.0], [0.47])
     """
-    hashes, n = np.maximum(rows.hashes, np.uint64(1)), len(rows.weights)
-    order = np.lexsort((rows.values, hashes))
-    names, values = hashes[order], rows.values[order]
+    (hashes, of), n = rows.names(), len(rows.weights)
+    order = in_order(rows.values, of)
+    names, values = np.maximum(hashes, np.uint64(1))[of[order]], rows.values[order]
     is_first = np.ones(len(names), bool)
     is_first[1:] = (names[1:] != names[:-1]) | (values[1:] != values[:-1])
     first = np.flatnonzero(is_first)
@@ -112,7 +112,7 @@ def with_further_inputs(
 
     `targets` have the shape (rows,) or (rows, targets), of classes their numbers; `least` is λ.
     """
-    few, names = find_few_values(rows), np.unique(rows.hashes)
+    few, (names, _) = find_few_values(rows), rows.names()
     if not len(linear.w) or not (len(few.names) or 0 < len(names) < NEAR):
         return linear
     while (used := int(_admit_rows(linear, scales, rows, least))) + len(few.names) > linear.w.shape[1]:
