@@ -198,9 +198,9 @@ def set_gradient(state, kernel, z, c, embedding, changed, work):  # type: ignore
 
 
 @inlined(allocates=False)
-def _linear_slope(state, key, c, divisor, predictions, inputs):  # type: ignore[no-untyped-def]
-    """Return how much the linear function's part of f_c changes per deviation of a name for these `predictions` and
-    `inputs`.
+def _linear_slope(state, key, c, divisor, inputs):  # type: ignore[no-untyped-def]
+    """Return how much the linear function's part of f_c changes per deviation of a name at the last row, which gave it
+    these `inputs`.
     """
     linear, k = state.linear, state.slots[slots.LINEAR] + first_weight(state, c)
     row = row_of(linear.keys, key)
@@ -214,29 +214,19 @@ def _linear_slope(state, key, c, divisor, predictions, inputs):  # type: ignore[
         row = row_of(linear.keys, square_key(key))
         if linear.keys[row] != np.uint64(0):
             slope += math.sqrt(2.0) * inputs[place] * linear.w[c, linear.at[row]]
-    slope *= state.weights[k] * compiled_slope(linear, predictions[0, c])
+    slope *= state.weights[k] * compiled_slope(linear, state.last.f[state.slots[slots.LINEAR], c])
     return per_unit(state, c) * slope * divisor / linear.scales[place, 1]
 
 
 @unit(
-    types.void(
-        MIXTURE,
-        KERNEL,
-        SCALES,
-        ENTRIES,
-        types.float64[::1],
-        types.float64[:, ::1],
-        types.float64[::1],
-        types.int64,
-        types.int64,
-    ),
+    types.void(MIXTURE, KERNEL, SCALES, ENTRIES, types.float64[::1], types.float64[::1], types.int64, types.int64),
     allocates=False,
     error_model="numpy",
 )
-def _observe(state, kernel, scales, row, gradient, predictions, inputs, c, since):  # type: ignore[no-untyped-def]
+def _observe(state, kernel, scales, row, gradient, inputs, c, since):  # type: ignore[no-untyped-def]
     """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
 
-    `gradient` belongs to the groups' functions; `predictions` are the scores of the linear one, `inputs` its inputs.
+    `gradient` belongs to the groups' functions, and `inputs` are those of the linear one.
     """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
@@ -255,32 +245,22 @@ def _observe(state, kernel, scales, row, gradient, predictions, inputs, c, since
             entry.key = key
         unit_in_use, bent = unit_and_slope(scales, key, np.float64(row.values[0, j]) / part.scale)
         slope = 2.0 * math.pi * part.scale * bent * gradient[j]
-        slope += _linear_slope(state, key, c, unit_in_use, predictions, inputs)
+        slope += _linear_slope(state, key, c, unit_in_use, inputs)
         if abs(slope) < 1e100:
             entry.squares += slope * slope
             entry.present += 1.0
 
 
 @unit(
-    types.void(
-        MIXTURE,
-        SCALES,
-        KERNEL,
-        VECTOR,
-        types.float64[:, ::1],
-        types.float64[::1],
-        EMBEDDING_ROOM,
-        METRIC_ROOM,
-        GRADIENT_ROOM,
-    ),
+    types.void(MIXTURE, SCALES, KERNEL, types.float64[::1], EMBEDDING_ROOM, METRIC_ROOM, GRADIENT_ROOM),
     is_late=True,
     allocates=False,
     error_model="numpy",
 )
-def add_gradient(state, scales, kernel, z, predictions, inputs, embedding, changed, work):  # type: ignore[no-untyped-def]
+def add_gradient(state, scales, kernel, inputs, embedding, changed, work):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, which is not counted yet, to the sums of the metric.
 
-    `predictions` are the scores of the linear function, and `inputs` its inputs.
+    `inputs` are those of the linear function.
     """
     metric, row, seen = state.metric, embedding.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted
@@ -288,11 +268,11 @@ def add_gradient(state, scales, kernel, z, predictions, inputs, embedding, chang
         metric.sums[:] = 0.0
         metric.counts[GRADIENTS] = 0
     c, count = seen // EVERY % state.numbers[0].columns, row.counts[0]
-    set_gradient(state, kernel, z, c, embedding, changed, work)
+    set_gradient(state, kernel, state.last.z, c, embedding, changed, work)
     vectors.multiply(work.gradient[:count], per_unit(state, c))
     if not vectors.within(work.gradient[:count], 1.0, LARGEST_GRADIENT):  # slopes beyond single precision
         return
-    _observe(state, kernel, scales, row, work.gradient, predictions, inputs, c, since)
+    _observe(state, kernel, scales, row, work.gradient, inputs, c, since)
     names = 0
     for j in range(count):
         number = number_for(metric, row.hashes[0, j], row.slots[0, j])

@@ -233,9 +233,8 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries, places)
     loss = loss_at(state.numbers, targets, work.said)
     if options.has_metric and seen % EVERY == 0:
-        predictions = state.last.f[state.slots[slots.LINEAR] : state.slots[slots.NEIGHBOURS]]
-        z, row, inputs = state.last.z, work.row, work.row.linear.inputs
-        add_gradient(state, scales, kernel, z, predictions, inputs, row.embedding, row.metric, work.slopes)
+        row = work.row
+        add_gradient(state, scales, kernel, row.linear.inputs, row.embedding, row.metric, work.slopes)
     if options.has_metric and seen > pairs.AFTER:
         _observe_pairs(state, scaled, i, w, work)
     if options.is_new:
