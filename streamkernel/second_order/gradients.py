@@ -226,7 +226,7 @@ def _linear_slope(state, key, c, divisor, inputs):  # type: ignore[no-untyped-de
 def _observe(state, kernel, scales, row, gradient, inputs, c, since):  # type: ignore[no-untyped-def]
     """Add ∇f_c at a row for each name that is read; halve the earlier sums if a check is due after `since` examples.
 
-    `gradient` belongs to the groups' functions, and `inputs` are those of the linear one.
+    `gradient` belongs to the groups' functions, and `inputs` to the linear one.
     """
     table, totals, part = state.metric.sensitivities, state.metric.totals, kernel.parts[0]
     if schedule.compiled_is_due(since):
@@ -260,7 +260,7 @@ def _observe(state, kernel, scales, row, gradient, inputs, c, since):  # type: i
 def add_gradient(state, scales, kernel, inputs, embedding, changed, work):  # type: ignore[no-untyped-def]
     """Add ∇f ∇fᵀ at the row that was embedded last, which is not counted yet, to the sums of the metric.
 
-    `inputs` are those of the linear function.
+    `inputs` belong to the linear function.
     """
     metric, row, seen = state.metric, embedding.row, state.numbers[0].examples + 1
     since = seen - EVERY - state.numbers[0].restarted
