@@ -27,6 +27,8 @@ from streamkernel.upkeep.tasks import Build, Function, Log, Pruning, Task, kept_
 log = logging.getLogger(__name__)
 LONG = 0.05
 """Seconds for which a stream may wait without a log line."""
+PAUSE = 0.001
+"""Seconds between looks at a job that the stream waits for."""
 Examples = tuple[Rows, F64]
 _PREDICTING = "upkeep.asked."
 _FEW = 8
@@ -145,7 +147,8 @@ class BackgroundJob:
         """Wait for the new function, which has learned all passed examples; ``None`` if there is none."""
         self.work.end(last)
         began = time.perf_counter()
-        self._thread.join()
+        while not self.work.has_ended and self._thread.is_alive():  # a signal's handler in a join could wait for itself
+            time.sleep(PAUSE)
         waited = time.perf_counter() - began
         if waited > LONG:
             names = self.work.names
