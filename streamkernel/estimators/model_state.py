@@ -87,13 +87,12 @@ def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
     `state` is the state that they are learned in so far, and `wanted` the kernel, with bandwidths that are pending.
     """
     rows = unscaled = Rows.stack([row for row, _ in first])
-    scales = state.scales
+    targets, refused, scales = np.array([target for _, target in first]), 0, state.scales
     if scales is not None:
-        scales = scales.of_first(rows).in_shared_unit(rows, _columns_of_targets(first, state.labels))
+        scales = scales.of_first(rows).in_shared_unit(rows, _columns_of_targets(targets, state.labels))
         rows = scales(rows)
     plan = state.learner.directions.plan
     learner = state.learner.start_over(bandwidth.with_medians(wanted, plan, rows), rows)
-    targets, refused = np.array([target for _, target in first]), 0
     if isinstance(learner, SecondOrderLearner):
         learner = learner.with_first(unscaled, targets, scales)
     while (done := learner.n_offered + refused) < len(first):
@@ -108,13 +107,10 @@ def restart(state: State, first: tuple[tuple[Rows, float], ...], wanted: Kernel,
     return replace(state, learner=learner, scales=scales, first=None)
 
 
-def _columns_of_targets(first: tuple[tuple[Rows, float], ...], labels: Mapping[Any, int]) -> F64:
-    """Return the targets of the first examples in units of their deviations, or an indicator of each label, shape
-    (examples, columns).
-    """
-    targets = np.array([target for _, target in first], np.float64)
+def _columns_of_targets(targets: Any, labels: Mapping[Any, int]) -> F64:
+    """Return targets in units of their deviations, or an indicator of each label, shape (examples, columns)."""
     if labels and targets.ndim == 1:
         return np.asarray(targets[:, None] == np.arange(len(labels)), np.float64)
-    targets = targets.reshape(len(first), -1)
+    targets = targets.reshape(len(targets), -1)
     deviations = targets.std(axis=0)
     return np.asarray(targets / np.where(deviations > 0.0, deviations, 1.0))
