@@ -192,7 +192,8 @@ def left_in(part: SecondOrderSummary, g: int, first: int, batch: int, rested: in
     outputs = np.array([w.shape[1] for w in part.newton])
     of_many = int(part.table[outputs >= newton.MANY, 2].min(initial=1 << 62))
     first = max(first, last - math.ceil(NOTHING_LEFT / math.log(kept)))
-    left, returned = _follow((first, last), of_many, rested, batch, forgetting, kept, n, targets)
+    restarted = int(part.numbers["restarted"])
+    left, returned = _follow((first, last, restarted), of_many, rested, batch, forgetting, kept, n, targets)
     return float(left), float(returned)
 
 
@@ -201,14 +202,16 @@ def _follow(times, of_many, rested, batch, forgetting, kept, n, targets):  # typ
     """Return the share that the steps of a time have left of A, and the multiple of λI that they added.
 
     `times` are the first example and the last one by the clock of the group, which had `rested` examples less than the
-    model by the first one; after example `of_many` of the model steps are as for a large group.
+    model by the first one, and the example of the model at its last reset; after example `of_many` of the model steps
+    are as for a large group.
     """
-    first, last = times
+    first, last, restarted = times
     left, returned, waiting = 1.0, 0.0, 0
     for seen in range(first + 1, last + 1):
-        waiting += 1
-        most = newton.LONGEST_OF_MANY if seen + rested > of_many else newton.LONGEST_BATCH
-        if waiting >= newton.compiled_due(seen + rested, batch, forgetting, targets, most) or seen == last:
+        waiting, of_model = waiting + 1, seen + rested
+        most = newton.LONGEST_OF_MANY if of_model > of_many else newton.LONGEST_BATCH
+        since = of_model - restarted if of_model > restarted else of_model
+        if waiting >= newton.compiled_due(since, batch, forgetting, targets, most) or seen == last:
             fading, returning = newton.turns(n, waiting, kept)
             if newton.is_turn(seen, waiting, fading):
                 left, returned = left * kept**fading, returned * kept**fading

@@ -197,11 +197,11 @@ def _features(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, has
 def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
     """Return the merged recent losses of the groups, as tensors; as if each part had all groups, like the first one."""
     restarted, compared = zip(*[part.numbers[["restarted", "compared_at"]].item() for part in parts], strict=True)
-    recent = np.array([part.recent for part in parts])
+    recent, ahead = np.split(np.array([part.recent for part in parts]), 2, axis=1)
     losses, first = recent.sum(axis=0), recent[:, 0]
     there = np.where(has, first[:, None], 0.0).sum(axis=0)
     losses = np.divide(losses * first.sum(), there, out=losses, where=there > 0.0)
-    return stored_mixture.recency_tensors(max(restarted), min(compared), losses)
+    return stored_mixture.recency_tensors(max(restarted), min(compared), np.r_[losses, ahead.max(axis=0)])
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:

@@ -186,7 +186,7 @@ class Arranger:
             ),
             "neighbours": new_neighbours(self.window, targets),
             "span": np.zeros(ENTRIES * targets),
-            "recent": np.zeros(count),
+            "recent": np.zeros(2 * count),
             "sampled": np.zeros((count, 4)),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)

@@ -7,9 +7,9 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 
 A further function is a constant that takes constant steps: the recent level, independent of x
 (`streamkernel.second_order.small_functions`). Where inputs are scaled, one more is linear in them
-(`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these.
-The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. All functions
-predict an example before they learn it. Three further functions average the nearest neighbours among stored examples
+(`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these. The v_k are also learned by
+Newton steps, on the loss of f itself, with less weight for old examples. All functions predict an example before they
+learn it. Three further functions average the nearest neighbours among stored examples
 (`streamkernel.second_order.neighbours`).
 
 The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first
@@ -42,7 +42,7 @@ from streamkernel.learners.state import (
     NO_PLACE,
     NO_ROOM,
 )
-from streamkernel.second_order import newton, pairs, slots, small_functions, steady
+from streamkernel.second_order import newton, pairs, recency, slots, small_functions, steady
 from streamkernel.second_order.evaluation import ROW_ROOM, RowRoom, read_row, row_room
 from streamkernel.second_order.gradients import EVERY, GRADIENT_ROOM, GradientRoom, add_gradient, gradient_room
 from streamkernel.second_order.linear import steps as linear
@@ -227,7 +227,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
     if not _score(state, arrival.y, w, entries, work):  # an unusable example is refused before anything changes
         return DIVERGED
-    seen = numbers.examples + 1
+    seen, has_changed = numbers.examples + 1, recency.compiled_has_changed(state.recent)
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
     example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries, places)
@@ -239,7 +239,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
         _observe_pairs(state, scaled, i, w, work)
     if options.is_new:
         weigh(state, state.last.f, targets, w, work.mixing)
-    _observe_losses(state, w, work)
+    _observe_losses(state, w, loss, work)
     newton.learn(state, example, work)
     steady.learn(state, example, work)
     small_functions.learn(state, scaled, example, work)
@@ -258,7 +258,8 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
             use_moments(scales)
-    return DUE if _is_step_due(state, numbers.buffered, seen if options.is_new else newton.AGAIN * seen) else DONE
+    is_due = _is_step_due(state, numbers.buffered, seen if options.is_new else newton.AGAIN * seen)
+    return DUE if is_due or has_changed else DONE
 
 
 @inlined(allocates=False)
@@ -314,8 +315,8 @@ def _measure_k_xx(state, blocks, seen):  # type: ignore[no-untyped-def]
 
 
 @inlined(allocates=False)
-def _observe_losses(state, w, work):  # type: ignore[no-untyped-def]
-    """Update the running loss of each function, and of f = 0 in the slot of the first small one."""
+def _observe_losses(state, w, of_f, work):  # type: ignore[no-untyped-def]
+    """Update the running loss of each function, and of f = 0 in the slot of the first small one, with ℓ(f)."""
     numbers, layout, f = state.numbers[0], state.layout, state.last.f
     since = numbers.examples - numbers.restarted
     fresh = since + 1 - schedule.compiled_last_due(since)
@@ -325,8 +326,8 @@ def _observe_losses(state, w, work):  # type: ignore[no-untyped-def]
             continue
         loss = loss_at(state.numbers, work.targets, work.nothing if k == state.slots[slots.SMALL] else f[k])
         state.losses[k] += rate * (loss - state.losses[k])
-        if k < state.slots[slots.STEADY]:
-            state.recent[k] += w * loss
+        if k < state.slots[slots.SMALL]:
+            recency.observe(state, k, loss, of_f, w)
 
 
 @inlined(allocates=False)
@@ -338,10 +339,10 @@ def _is_step_due(state, buffered, seen):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def _is_due_after(state):  # type: ignore[no-untyped-def]
-    """Return whether a step or a check is due after the next example."""
-    numbers = state.numbers[0]
-    seen = numbers.examples + 1
-    return _is_step_due(state, numbers.buffered + 1, seen) or schedule.compiled_is_due(seen - numbers.restarted)
+    """Return whether a step, a check or a restart is due after the next example."""
+    numbers, seen = state.numbers[0], state.numbers[0].examples + 1
+    is_due = _is_step_due(state, numbers.buffered + 1, seen) or schedule.compiled_is_due(seen - numbers.restarted)
+    return is_due or recency.compiled_has_changed(state.recent)
 
 
 @inlined(allocates=False)
@@ -368,8 +369,8 @@ def _learn_in(memory, state, scales, kernel, examples, first, last, options):  #
 def _learn(state, scales, kernel, examples, first, last, options):  # type: ignore[no-untyped-def]
     """Learn the examples ``first <= i < last`` in order, until a Newton step is due; return (status, the next row).
 
-    The status says whether a step or a check is due. Examples that are learned alone end before one after which one
-    would be due. Without scaling, `scales` is an empty table.
+    The status says whether a step, a check or a restart is due. Examples that are learned alone end before one after
+    which one would be due. Without scaling, `scales` is an empty table.
     """
     status, done, words = NO_MEMORY, first, ALIGNED
     while status == NO_MEMORY:

@@ -198,7 +198,7 @@ class SecondOrderLearner(StoredMixture):
         if not self.is_unfinished:
             return
         self._step_if_due()
-        if not self.numbers["buffered"]:
+        if not self.numbers["buffered"] or recency.has_changed(self._live.state.recent):
             self._compare_groups(self.may_restructure)
         if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != self.examples:
             self._complete()
@@ -210,7 +210,7 @@ class SecondOrderLearner(StoredMixture):
         """Apply the step in progress, and begin one for the buffered examples, if that is due."""
         batch, is_spread = int(self.numbers["buffered"]), self._live.groups.is_spread
         most = newton.longest(self._live.groups.counts)
-        due = newton.due(self.examples, self.batch_size, self._forgetting, self.n_targets, most)
+        due = newton.due(self._live.since, self.batch_size, self._forgetting, self.n_targets, most)
         is_due = batch >= max(due, 1)
         if is_due or not is_spread or batch == newton.applied_after(due):
             self._complete()
@@ -244,7 +244,9 @@ class SecondOrderLearner(StoredMixture):
     def _compare_groups(self, may_restart: bool) -> None:
         """Reset the groups that old examples mislead, if that may happen now."""
         live = self._live
-        if not self._arranger.forgetting or self.examples - self.numbers["compared_at"] < recency.EVERY:
+        is_due = self.examples - self.numbers["compared_at"] >= recency.EVERY
+        is_due |= may_restart and recency.has_changed(live.state.recent)
+        if not self._arranger.forgetting or not is_due:
             return
         groups = recency.misled_groups(self.examples, live.table, live.groups.counts, live.state.recent)
         if groups and may_restart:

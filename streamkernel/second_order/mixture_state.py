@@ -99,7 +99,8 @@ class MixtureState(NamedTuple):
     kept
         The factor of the past in the Newton steps of each group at each example, shape (groups,).
     recent
-        Sums of the losses of the functions by Newton steps since groups were compared, and half of those before.
+        Sums of the losses of the functions by Newton steps since groups were compared, and half of those before; and
+        the evidence D_k against f of each function by constant steps (:mod:`streamkernel.second_order.recency`).
     sketch
         R⁻¹ times random signs, shape (8, n) for each group.
     sampled

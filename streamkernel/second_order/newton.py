@@ -200,7 +200,7 @@ compiled_applied_after: Any = inlined(applied_after)
 def due_after(state, seen):  # type: ignore[no-untyped-def]
     """Return the number of examples of the next Newton step of a model that has seen a number of examples."""
     numbers, most = state.numbers[0], _longest(state.layout[:, COUNT])
-    return compiled_due(seen, numbers.batch_size, numbers.forgetting, len(state.numbers), most)
+    return compiled_due(seen - numbers.restarted, numbers.batch_size, numbers.forgetting, len(state.numbers), most)
 
 
 @inlined(allocates=False)

@@ -56,7 +56,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
     names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"small": more(function.small), "metric": function.metric, "pairs": function.pairs}
-    arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]))
+    arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]), PULL)
     arrays["linear"] = linear_state.with_column(function.linear, split)
     arrays["neighbours"] = copied(function.neighbours)
     return arranger.arrange(kernel, live.directions, numbers, live.table, groups, arrays)
@@ -296,19 +296,21 @@ def expected_descent(now: Arrangement, arranger: Arranger) -> tuple[float, float
 
 
 def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: Sequence[int]) -> Arrangement:
-    """Return the mixture in which these groups are reset: Newton steps of single blocks do, larger groups end.
+    """Return the mixture in which these groups are reset: Newton steps of single blocks are, larger groups end.
 
     Constant steps follow the change, so that they are kept, except those of :func:`_blocks_of_the_past`. Single blocks
-    that have ended start again. From then on, checks are made as in a new model.
+    that have ended start again. The weights are less certain. From then on, checks are made, and Newton steps are as
+    short, as in a new model.
     """
     table, alone, seen = now.table.copy(), len(arranger.alone), int(now.state.numbers[0]["examples"])
-    begun, larger = [g for g in groups if g < alone], [g for g in groups if g >= alone]
+    begun, larger = [g for g in groups if g < alone], [g for g in groups if alone <= g < arranger.ordinary]
+    forgetting = [g for g in groups if g >= arranger.ordinary]
     past, new_metric, lambdas = _blocks_of_the_past(now, alone, begun), now.state.metric, now.state.priors.copy()
     in_pairs = pairs.without_sums(now.state.pairs)
     again = np.flatnonzero(table[:alone, 0] == 0).tolist()
     ended = [*larger, *past, *again]
     kept = {g: group for g, group in enumerate(now.groups) if g not in ended}
-    for g in begun:
+    for g in [*begun, *forgetting]:
         if g not in past:
             old = kept[g]
             kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
@@ -324,12 +326,14 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
         table[g, 1] = g
     begun += again
     table[larger] = 0
-    table[begun, 0], table[begun, 2] = np.array(arranger.alone)[begun], seen
+    table[begun, 0], table[[*begun, *forgetting], 2] = np.array(arranger.alone)[begun], seen
     new_metric, steady = metric.with_groups(new_metric, [], ended, None), [*ended, *sharing]
     newton, changing = [*groups, *again], {"priors": lambdas, "metric": new_metric, "pairs": in_pairs}
     new = _rearrange(now, arranger, kernel, table, kept=kept, newton=newton, steady=steady, changing=changing)
     new.state.numbers["restarted"] = new.state.numbers["compared_at"] = new.state.numbers["looked_at"] = seen
-    _begin(new, begun)
+    for mixer, size in zip(np.split(new.state.mixer, len(new.state.numbers)), _sizes(now), strict=True):
+        mixer[:] = less_certain(mixer, seen, PULL * size)
+    _begin(new, [*begun, *forgetting])
     return new
 
 
@@ -372,7 +376,7 @@ def _rearrange(
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
     arrays |= {name: getattr(function, name) for name in ("small", "linear", "neighbours", "span")}
-    arrays |= {"recent": np.zeros(len(table)), **changing}
+    arrays |= {"recent": np.zeros_like(function.recent), **changing}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 

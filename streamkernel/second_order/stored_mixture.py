@@ -170,10 +170,10 @@ def _restored(
     span.check(arrays["span"])
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     ordinary, restarted, compared = arranger.ordinary, 0, 0
-    arrays["recent"] = np.zeros(len(table))
+    arrays["recent"] = empty.state.recent
     if RECENCY in tensors:
         restarted, compared = tensor_file.require_tensor(tensors, RECENCY, np.int64, (2,)).tolist()
-        arrays["recent"] = tensor_file.require_tensor(tensors, "recent", np.float64, (len(table),))
+        arrays["recent"] = tensor_file.require_tensor(tensors, "recent", np.float64, empty.state.recent.shape)
     are_possible = (
         min(restarted, compared) >= 0
         and max(restarted, compared) <= examples

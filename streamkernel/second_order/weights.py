@@ -36,8 +36,8 @@ from streamkernel.second_order import slots
 from streamkernel.second_order.mixture_state import BORN, MIXTURE
 from streamkernel.second_order.targets import TARGETS_ROOM, loss_of, set_derivatives
 
-FEW = 200.0
-"""Number of examples that the mixture remembers after a new class."""
+FEW = 100.0
+"""Number of examples that the mixture remembers after a new class, and after a restart."""
 
 SETTLING = 256
 """Number of examples that a new group learns before it is mixed: with fewer examples than outputs, it overfits."""
@@ -223,19 +223,19 @@ def remembered(seen: int) -> float:
     return float((1.0 - MEMORY**seen) / (1.0 - MEMORY))
 
 
-def less_certain(mixer: F64, seen: int) -> F64:
-    """Return the mixer as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
+def less_certain(mixer: F64, seen: int, pull: float) -> F64:
+    """Return the mixer, with λ, as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
 
     Examples
     --------
-    >>> less_certain(np.eye(2), 100).tolist()
+    >>> less_certain(np.eye(2), 100, 10.0).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
-    >>> np.square(less_certain(20.0 * np.eye(1), 100_000)).round(6).tolist()  # a tenth of A = 400, and 0.9 λ
-    [[49.0]]
+    >>> np.square(less_certain(20.0 * np.eye(1), 100_000, 10.0)).round(6).tolist()  # A/20 = 20, and 0.95 λ
+    [[29.5]]
     """
     examples = remembered(seen)
     if examples <= FEW or not mixer.any():
         return mixer.copy()
     kept = FEW / examples
-    lower = np.linalg.cholesky(kept * (mixer.T @ mixer) + (1.0 - kept) * PULL * np.eye(len(mixer)))
+    lower = np.linalg.cholesky(kept * (mixer.T @ mixer) + (1.0 - kept) * pull * np.eye(len(mixer)))
     return np.ascontiguousarray(lower.T)
