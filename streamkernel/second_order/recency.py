@@ -1,8 +1,8 @@
 """A group that forgets, with the features of a single block, and the detection of a misleading past.
 
-An abrupt change is found by the functions with constant steps, which follow it. While nothing changes, f predicts
-better than each of them. With the losses ℓ of f and ℓ_k of function k at an example of weight w, and the unit s, which
-is 1 for classes and else twice the mean loss,
+An abrupt change is found by the functions of single blocks with constant steps, which follow it. While nothing changes,
+f predicts better than each of them. With the losses ℓ of f and ℓ_k of function k at an example of weight w, and the
+unit s, which is 1 for classes and else twice the mean loss, times the mean weight,
 
     D_k ← max(0, D_k + w(ℓ - ℓ_k)/s)
 
@@ -27,7 +27,7 @@ from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled, inlined
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import growth, slots
-from streamkernel.second_order.mixture_state import OWNER
+from streamkernel.second_order.mixture_state import COUNT, OWNER
 
 KEPT = 0.996
 """The forgetting factor of the group per example."""
@@ -147,7 +147,11 @@ def observe(state, k, loss, of_f, w):  # type: ignore[no-untyped-def]
     numbers, layout, recent = state.numbers[0], state.layout, state.recent
     if k < state.slots[slots.STEADY]:
         recent[k] += w * loss
-    elif layout[-1, OWNER] != len(layout) - 1 and numbers.examples - numbers.restarted >= growth.FROM:
+        return
+    is_single = layout[k - state.slots[slots.STEADY], COUNT] == layout[-1, COUNT]  # larger groups may just be better
+    may_restart = layout[-1, OWNER] != len(layout) - 1 and numbers.examples - numbers.restarted >= growth.FROM
+    if is_single and may_restart:
         unit = 2.0 * numbers.running_loss if numbers.intercept == MEAN else 1.0
+        unit *= numbers.weight / numbers.examples
         ahead = w * (of_f - loss) / unit if unit > 0.0 else 0.0
         recent[k] = max(0.0, recent[k] + min(max(ahead, -MOST), MOST))
