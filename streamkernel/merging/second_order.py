@@ -32,7 +32,7 @@ _ROUNDING = 1e-3
 def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its forgetting group, which another model lacks."""
     names: tuple[str, ...] = "table", "priors", "units", "rested"
-    names += "moments", "newton", "steady", "forgetting", "recent"
+    names += "moments", "newton", "steady", "forgetting", "recent", "evidence"
     first: dict[str, Any] = {name: getattr(part, name)[:-1] for name in names}
     return replace(
         _without(part, part.slots[[STEADY, SMALL]] - 1),
@@ -118,6 +118,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         span=function.span.reshape(targets, ENTRIES).copy(),
         forgetting=function.kept.copy(),
         recent=function.recent.copy(),
+        evidence=function.evidence.copy(),
     )
 
 
@@ -197,11 +198,11 @@ def _features(parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, has
 def _recency(parts: Sequence[SecondOrderSummary], has: Any) -> dict[str, Any]:
     """Return the merged recent losses of the groups, as tensors; as if each part had all groups, like the first one."""
     restarted, compared = zip(*[part.numbers[["restarted", "compared_at"]].item() for part in parts], strict=True)
-    recent, ahead = np.split(np.array([part.recent for part in parts]), 2, axis=1)
+    recent, evidence = (np.array([getattr(part, name) for part in parts]) for name in ("recent", "evidence"))
     losses, first = recent.sum(axis=0), recent[:, 0]
     there = np.where(has, first[:, None], 0.0).sum(axis=0)
     losses = np.divide(losses * first.sum(), there, out=losses, where=there > 0.0)
-    return stored_mixture.recency_tensors(max(restarted), min(compared), np.r_[losses, ahead.max(axis=0)])
+    return stored_mixture.recency_tensors(max(restarted), min(compared), losses, evidence.max(axis=0))
 
 
 def _mixture(parts: Sequence[SecondOrderSummary], weights: F64, has: Any) -> dict[str, F64]:

@@ -263,8 +263,9 @@ class SecondOrderSummary:
 
     Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
     left out at rest, `forgetting` its factor per example (a group that forgets while others do not is the last one),
-    `recent` sums of its recent losses; `grams` are A = RᵀR, shape (n, n), and `moments`, `newton` and `steady` are Aw,
-    w, and the coefficients of the constant steps, shape (columns, n). `small` are the numbers of small functions.
+    `recent` sums of its recent losses, `evidence` D_k of a change; `grams` are A = RᵀR, shape (n, n), and `moments`,
+    `newton` and `steady` are Aw, w, and the coefficients of the constant steps, shape (columns, n). `small` are the
+    numbers of small functions.
 
     The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
     `mixer` and `bounds` on gradients; `standing` are running losses.
@@ -296,6 +297,7 @@ class SecondOrderSummary:
     span: F64
     forgetting: F64
     recent: F64
+    evidence: F64
 
     @property
     def numbers(self) -> Any:

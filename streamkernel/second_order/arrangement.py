@@ -186,7 +186,8 @@ class Arranger:
             ),
             "neighbours": new_neighbours(self.window, targets),
             "span": np.zeros(ENTRIES * targets),
-            "recent": np.zeros(2 * count),
+            "recent": np.zeros(count),
+            "evidence": np.zeros(count),
             "sampled": np.zeros((count, 4)),
         }
         return self.arrange(kernel, directions, numbers, table, {}, arrays)

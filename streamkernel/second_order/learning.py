@@ -227,7 +227,7 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
     entries = ENTRIES * (rows.start[i + 1] - rows.start[i])
     if not _score(state, arrival.y, w, entries, work):  # an unusable example is refused before anything changes
         return DIVERGED
-    seen, has_changed = numbers.examples + 1, recency.compiled_has_changed(state.recent)
+    seen, has_changed = numbers.examples + 1, recency.compiled_has_changed(state.evidence)
     measure(state.numbers, seen, targets)
     _measure_k_xx(state, blocks, seen)
     example = Example(i, w, arrival.gamma, options.follow, seen, numbers.step_k_xx, entries, places)
@@ -326,8 +326,10 @@ def _observe_losses(state, w, of_f, work):  # type: ignore[no-untyped-def]
             continue
         loss = loss_at(state.numbers, work.targets, work.nothing if k == state.slots[slots.SMALL] else f[k])
         state.losses[k] += rate * (loss - state.losses[k])
-        if k < state.slots[slots.SMALL]:
-            recency.observe(state, k, loss, of_f, w)
+        if k < state.slots[slots.STEADY]:
+            state.recent[k] += w * loss
+        elif k < state.slots[slots.SMALL]:
+            recency.add_evidence(state, k - state.slots[slots.STEADY], loss, of_f, w)
 
 
 @inlined(allocates=False)
@@ -342,7 +344,7 @@ def _is_due_after(state):  # type: ignore[no-untyped-def]
     """Return whether a step, a check or a restart is due after the next example."""
     numbers, seen = state.numbers[0], state.numbers[0].examples + 1
     is_due = _is_step_due(state, numbers.buffered + 1, seen) or schedule.compiled_is_due(seen - numbers.restarted)
-    return is_due or recency.compiled_has_changed(state.recent)
+    return is_due or recency.compiled_has_changed(state.evidence)
 
 
 @inlined(allocates=False)

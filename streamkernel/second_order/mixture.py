@@ -198,7 +198,7 @@ class SecondOrderLearner(StoredMixture):
         if not self.is_unfinished:
             return
         self._step_if_due()
-        if not self.numbers["buffered"] or recency.has_changed(self._live.state.recent):
+        if not self.numbers["buffered"] or recency.has_changed(self._live.state.evidence):
             self._compare_groups(self.may_restructure)
         if self.may_restructure and schedule.is_due(self._live.since) and self.numbers["looked_at"] != self.examples:
             self._complete()
@@ -245,10 +245,11 @@ class SecondOrderLearner(StoredMixture):
         """Reset the groups that old examples mislead, if that may happen now."""
         live = self._live
         is_due = self.examples - self.numbers["compared_at"] >= recency.EVERY
-        is_due |= may_restart and recency.has_changed(live.state.recent)
+        is_due |= may_restart and recency.has_changed(live.state.evidence)
         if not self._arranger.forgetting or not is_due:
             return
-        groups = recency.misled_groups(self.examples, live.table, live.groups.counts, live.state.recent)
+        losses, evidence = live.state.recent, live.state.evidence
+        groups = recency.misled_groups(self.examples, live.table, live.groups.counts, losses, evidence)
         if groups and may_restart:
             self._complete()
             self._live = with_restart(self._live, self._arranger, self._kernel, groups)

@@ -99,8 +99,9 @@ class MixtureState(NamedTuple):
     kept
         The factor of the past in the Newton steps of each group at each example, shape (groups,).
     recent
-        Sums of the losses of the functions by Newton steps since groups were compared, and half of those before; and
-        the evidence D_k against f of each function by constant steps (:mod:`streamkernel.second_order.recency`).
+        Sums of the losses of the functions by Newton steps since groups were compared, and half of those before.
+    evidence
+        D_k, the evidence of a change, of the functions by constant steps (:mod:`streamkernel.second_order.recency`).
     sketch
         R⁻¹ times random signs, shape (8, n) for each group.
     sampled
@@ -135,6 +136,7 @@ class MixtureState(NamedTuple):
     neighbours: Neighbours
     kept: F64
     recent: F64
+    evidence: F64
     sketch: F32
     sampled: F64
     last: LastRow
@@ -301,8 +303,8 @@ MIXTURE = types.NamedTuple(
     [
         NUMBERS_TYPE, types.int64[:, ::1], types.int64[::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR,
         _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR,
-        types.float32[::1], _VECTOR, METRIC, PAIRS, LINEAR, NEIGHBOURS_TYPE, _VECTOR, _VECTOR, types.float32[::1],
-        _MATRIX, LAST_ROW,
+        types.float32[::1], _VECTOR, METRIC, PAIRS, LINEAR, NEIGHBOURS_TYPE, _VECTOR, _VECTOR, _VECTOR,
+        types.float32[::1], _MATRIX, LAST_ROW,
     ],
     MixtureState,
 )  # fmt: skip

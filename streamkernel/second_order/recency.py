@@ -1,14 +1,14 @@
 """A group that forgets, with the features of a single block, and the detection of a misleading past.
 
-An abrupt change is found by the functions of single blocks with constant steps, which follow it. While nothing changes,
-f predicts better than each of them. With the losses ℓ of f and ℓ_k of function k at an example of weight w, and the
-unit s, which is 1 for classes and else twice the mean loss, times the mean weight,
+An abrupt change is found by the functions of single blocks with constant steps, which follow it: f is then worse than
+they are, and worse than before. Let ℓ and ℓ_k be the losses of f and of function k at an example of weight w, ℓ̄ the
+mean loss of f, and s a unit, the mean weight for classes and else its product with 2ℓ̄:
 
-    D_k ← max(0, D_k + w(ℓ - ℓ_k)/s)
+    D_k ← max(0, D_k + w(ℓ - max(ℓ_k, ℓ̄))/s)
 
-is the logarithm of a ratio of likelihoods since the best moment (Page, "Continuous inspection schemes", Biometrika
-1954). If f is right, D_k exceeds c in a share e⁻ᶜ of the examples at most. Where it does, the single blocks and the
-group that forgets start from nothing. Larger groups stay, until checks find them worthless.
+Without ℓ̄ this is the logarithm of a ratio of likelihoods since the best moment (Page, "Continuous inspection schemes",
+Biometrika 1954), so that, if f is right, D_k exceeds c in a share e⁻ᶜ of the examples at most. Where it does, the
+single blocks and the group that forgets start from nothing. Larger groups stay, until checks find them worthless.
 
 Slow changes are found by the group that forgets. It takes the Newton steps of the block with A fading, so that it
 represents recent examples only. On a stationary stream the block, which forgets nothing, has the lower loss. Where the
@@ -26,7 +26,7 @@ import numpy as np
 from streamkernel.features.rows import F64, I64
 from streamkernel.jit import compiled, inlined
 from streamkernel.learners.state import MEAN
-from streamkernel.second_order import growth, slots
+from streamkernel.second_order import growth
 from streamkernel.second_order.mixture_state import COUNT, OWNER
 
 KEPT = 0.996
@@ -80,17 +80,17 @@ def possible(table: I64, ordinary: int, seen: int) -> bool:
     )
 
 
-def has_changed(recent: F64) -> bool:
-    """Return whether the stream has changed abruptly, from the sums of all groups' recent losses, and D_k of each.
+def has_changed(evidence: F64) -> bool:
+    """Return whether the stream has changed abruptly, from D_k of each group.
 
     Examples
     --------
-    >>> has_changed(np.array([0.6, 0.5, 0.0, 12.5])), has_changed(np.array([60.0, 50.0, 0.0, 11.5]))
+    >>> has_changed(np.array([0.0, 12.5])), has_changed(np.array([0.0, 11.5]))
     (True, False)
     """
     most = 0.0
-    for evidence in recent[len(recent) // 2 :]:
-        most = max(most, evidence)
+    for ahead in evidence:
+        most = max(most, ahead)
     return most > SURELY
 
 
@@ -98,33 +98,33 @@ compiled_has_changed: Any = inlined(has_changed, allocates=False)
 """The same for compiled code."""
 
 
-def misled_groups(seen: int, table: I64, outputs: I64, recent: F64) -> list[int]:
+def misled_groups(seen: int, table: I64, outputs: I64, losses: F64, evidence: F64) -> list[int]:
     """Return the groups that are reset because old examples mislead them, usually none, after `seen` examples.
 
     `table` has blocks, bandwidth and first example of each group; for the last one, which forgets, the block that it
-    shares instead of the bandwidth. `recent` are sums of the recent losses of their Newton steps, and D_k of each.
+    shares instead of the bandwidth. `losses` are sums of the recent losses of
+    their Newton steps, and `evidence` D_k of each.
 
     Examples
     --------
     >>> table = np.array([[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 0], [0, 0, 0], [2, 1, 1024], [1, 1, 0]])
-    >>> recent = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.35, *[0.0] * 7])
-    >>> misled_groups(4096, table, 8 * table[:, 0], recent)
+    >>> losses, evidence = np.array([0.6, 0.5, 0.5, 0.4, 0.0, 0.5, 0.35]), np.zeros(7)
+    >>> misled_groups(4096, table, 8 * table[:, 0], losses, evidence)
     [0, 1, 2, 3, 5]
 
     Groups of more outputs are compared later:
 
-    >>> [misled_groups(seen, table, 1024 * table[:, 0], recent) for seen in (4095, 4096)]
+    >>> [misled_groups(seen, table, 1024 * table[:, 0], losses, evidence) for seen in (4095, 4096)]
     [[], [0, 1, 2, 3, 5]]
 
     After an abrupt change all of a single block are reset:
 
-    >>> recent[8] = 13.0
-    >>> misled_groups(4096, table, 8 * table[:, 0], recent)
+    >>> evidence[1] = 13.0
+    >>> misled_groups(4096, table, 8 * table[:, 0], losses, evidence)
     [0, 1, 2, 3, 6]
     """
-    if has_changed(recent):
+    if has_changed(evidence):
         return np.flatnonzero(table[:, 0] == 1).tolist()
-    losses = recent[: len(table)]
     block = int(table[-1, 1])
     is_mature = seen - table[block, 2] >= max(YOUNGEST, MATURE * outputs[block])
     is_worse = (1.0 - MARGIN) * losses[:-1] > losses[-1]
@@ -137,21 +137,18 @@ def misled_groups(seen: int, table: I64, outputs: I64, recent: F64) -> list[int]
 def note_comparison(state):  # type: ignore[no-untyped-def]
     """Halve the weight of the losses before a comparison that changed nothing."""
     state.numbers[0].compared_at = state.numbers[0].examples
-    for k in range(state.slots[slots.STEADY]):
-        state.recent[k] *= 0.5
+    for g in range(len(state.recent)):
+        state.recent[g] *= 0.5
 
 
 @inlined(allocates=False)
-def observe(state, k, loss, of_f, w):  # type: ignore[no-untyped-def]
-    """Update the recent losses, or D_k, with the loss of function k, of a group, and of f at an example of weight w."""
-    numbers, layout, recent = state.numbers[0], state.layout, state.recent
-    if k < state.slots[slots.STEADY]:
-        recent[k] += w * loss
-        return
-    is_single = layout[k - state.slots[slots.STEADY], COUNT] == layout[-1, COUNT]  # larger groups may just be better
+def add_evidence(state, g, loss, of_f, w):  # type: ignore[no-untyped-def]
+    """Update D_k of the constant steps of group g with its loss, and the loss of f, at an example of weight w."""
+    numbers, layout = state.numbers[0], state.layout
+    is_single = layout[g, COUNT] == layout[-1, COUNT]  # larger groups may just be better
     may_restart = layout[-1, OWNER] != len(layout) - 1 and numbers.examples - numbers.restarted >= growth.FROM
     if is_single and may_restart:
         unit = 2.0 * numbers.running_loss if numbers.intercept == MEAN else 1.0
         unit *= numbers.weight / numbers.examples
-        ahead = w * (of_f - loss) / unit if unit > 0.0 else 0.0
-        recent[k] = max(0.0, recent[k] + min(max(ahead, -MOST), MOST))
+        ahead = w * (of_f - max(loss, numbers.running_loss)) / unit if unit > 0.0 else 0.0
+        state.evidence[g] = max(0.0, state.evidence[g] + min(max(ahead, -MOST), MOST))

@@ -53,7 +53,7 @@ def with_column(live: Arrangement, arranger: Arranger, kernel: Kernel, numbers: 
         for g, old in enumerate(live.groups)
     }
     function = live.state
-    names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "sampled"
+    names = *OF_MIXTURE, "bounds", "losses", "priors", "span", "recent", "evidence", "sampled"
     arrays: dict[str, Any] = {name: getattr(function, name).copy() for name in names}
     arrays |= {"small": more(function.small), "metric": function.metric, "pairs": function.pairs}
     arrays["mixer"] = less_certain(function.mixer, int(function.numbers[0]["examples"]), PULL)
@@ -376,7 +376,7 @@ def _rearrange(
             positive[t] = positive_weights(mixer, signed[t])
     arrays["weights"] = mixed_weights(signed, positive, arrays["lead"]).ravel()
     arrays |= {name: getattr(function, name) for name in ("small", "linear", "neighbours", "span")}
-    arrays |= {"recent": np.zeros_like(function.recent), **changing}
+    arrays |= {"recent": np.zeros(len(table)), "evidence": np.zeros(len(table)), **changing}
     return arranger.arrange(kernel, now.directions, numbers, table, kept, arrays)
 
 

@@ -102,14 +102,16 @@ def _recency(mixture: Arrangement) -> dict[str, Any]:
     numbers, owners = mixture.state.numbers[0], mixture.groups.layout[:, OWNER]
     if (owners == np.arange(len(owners))).all():
         return {}
-    return recency_tensors(int(numbers["restarted"]), int(numbers["compared_at"]), mixture.state.recent)
+    return recency_tensors(
+        int(numbers["restarted"]), int(numbers["compared_at"]), mixture.state.recent, mixture.state.evidence
+    )
 
 
-def recency_tensors(restarted: int, compared: int, recent: F64) -> dict[str, Any]:
+def recency_tensors(restarted: int, compared: int, recent: F64, evidence: F64) -> dict[str, Any]:
     """Return as tensors the number of examples at the last reset of the model and at the last comparison of groups, and
-    the sums of the groups' recent losses.
+    the sums of the groups' recent losses, and the evidence of a change.
     """
-    return {RECENCY: np.array([restarted, compared]), "recent": recent.copy()}
+    return {RECENCY: np.array([restarted, compared]), "recent": recent.copy(), "evidence": evidence.copy()}
 
 
 def _tensors_to_predict(mixture: Arrangement, kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,10 +172,11 @@ def _restored(
     span.check(arrays["span"])
     table = tensor_file.require_tensor(tensors, "table", np.int64, empty.table.shape)
     ordinary, restarted, compared = arranger.ordinary, 0, 0
-    arrays["recent"] = empty.state.recent
+    arrays |= {"recent": empty.state.recent, "evidence": empty.state.evidence}
     if RECENCY in tensors:
         restarted, compared = tensor_file.require_tensor(tensors, RECENCY, np.int64, (2,)).tolist()
-        arrays["recent"] = tensor_file.require_tensor(tensors, "recent", np.float64, empty.state.recent.shape)
+        for name in {"recent", "evidence"} & tensors.keys():
+            arrays[name] = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
     are_possible = (
         min(restarted, compared) >= 0
         and max(restarted, compared) <= examples
@@ -183,7 +186,9 @@ def _restored(
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
-    own_arrays |= {"recent": arrays["recent"].copy(), "sampled": np.zeros((len(table), 4))}
+    own_arrays |= {name: arrays[name].copy() for name in ("recent", "evidence")} | {
+        "sampled": np.zeros((len(table), 4))
+    }
     own_arrays["metric"] = metric.restore(tensors, table, len(arranger.alone), empty.directions)
     in_pairs = np.flatnonzero(table[:, 1] >= growth.IN_PAIRS * len(arranger.alone)).tolist()
     g = in_pairs[0] if in_pairs and arranger.has_metric else pairs.NOWHERE

@@ -69,7 +69,7 @@ def test_an_abrupt_change_is_found_at_once(seed):
     at = restarted(model)
     assert CHANGE < at < CHANGE + 64
     assert model._learner.table[:, 2].tolist() == [at] * len(model._learner.table)
-    assert not recency.has_changed(model._learner.arrays.recent)
+    assert not recency.has_changed(model._learner.arrays.evidence)
     accuracy = right(model, xs[CHANGE + 64 : CHANGE + 500], ys[CHANGE + 64 : CHANGE + 500]).mean()
     fresh = right(KernelClassifier(**SMALL), xs[CHANGE : CHANGE + 500], ys[CHANGE : CHANGE + 500])[64:].mean()
     assert accuracy > fresh - 0.05
@@ -396,7 +396,8 @@ def test_crafted_states_are_rejected(tmp_path):
         ("recency", np.array([400, 0])),
         ("recency", np.array([0, -1])),
         ("recency", np.array([0])),
-        ("recent", np.zeros(len(good["table"]))),
+        ("recent", np.zeros(2 * len(good["table"]))),
+        ("evidence", np.zeros(2 * len(good["table"]))),
         ("rested", np.full(len(good["table"]), -1.0)),
         ("rests_from", np.full(len(good["table"]), 1e9)),
         ("table", good["table"] + np.array([0, 0, 1000])),

@@ -60,13 +60,15 @@ def steps_of(model, xs, ys):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_block_rests_while_a_larger_group_is_much_better(seed):
+def test_a_block_rests_while_a_larger_group_is_much_better(seed, monkeypatch):
     xs, ys = stream(seed, after=600)
     model = learn(regressor(), xs[:2040], ys[:2040])
     assert not any(left_out(model))
     learn(model, xs[2040:3000], ys[2040:3000])
     assert set(steps_of(model, xs[3000:CHANGE], ys[3000:CHANGE])) == {4 * 64}
     assert left_out(model)[NARROW] > 1000
+    assert model._learner.numbers["restarted"] == 0  # f is much better than before: no change
+    monkeypatch.setattr(recency, "SURELY", np.inf)
     learn(model, xs[CHANGE : CHANGE + 200], ys[CHANGE : CHANGE + 200])
     assert set(steps_of(model, xs[CHANGE + 200 :], ys[CHANGE + 200 :])) == {64}
 
@@ -77,8 +79,9 @@ def test_nothing_rests_if_it_is_given_what_is_forgotten(forgetting):
     assert not any(left_out(learn(regressor(forgetting=forgetting), xs, ys)))
 
 
-def test_copies_agree_on_the_buffered_rows():
+def test_copies_agree_on_the_buffered_rows(monkeypatch):
     """So the A of a copy that learned more is never below that of one which only took the step for them."""
+    monkeypatch.setattr(recency, "SURELY", np.inf)
     xs, ys = stream(0)
     model, grew = learn(regressor(), xs[:3000], ys[:3000]), set()
     for first, is_changed in zip(range(3000, 3400, 25), itertools.cycle([False, True])):
