@@ -6,11 +6,10 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes steps of constant size, w ← w - γℓ'φ, for drifting streams.
 
 A further function is a constant that takes constant steps: the recent level, independent of x
-(`streamkernel.second_order.small_functions`). Where inputs are scaled, one more is linear in them
-(`streamkernel.second_order.linear`). The prediction is f = Σ_k v_k f_k over all of these. The v_k are also learned by
-Newton steps, on the loss of f itself, with less weight for old examples. All functions predict an example before they
-learn it. Three further functions average the nearest neighbours among stored examples
-(`streamkernel.second_order.neighbours`).
+(`streamkernel.second_order.small_functions`). Where inputs are scaled, one more is linear in them (`.linear`). The
+prediction is f = Σ_k v_k f_k over all of these. The v_k are also learned by Newton steps, on the loss of f itself, with
+less weight for old examples. All functions predict an example before they learn it. Three further functions average
+the nearest neighbours among stored examples (`.neighbours`).
 
 The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first
 change. The Newton steps of the groups take much longer (`streamkernel.second_order.newton`).
