@@ -5,11 +5,10 @@ The blocks of a model form groups. Group g has the features φ_g(x), n outputs o
 * one that takes Newton steps: w ← w - A⁻¹Σ ℓ'φ with A = λI + Σ ℓ''φφᵀ, for stationary streams;
 * one that takes steps of constant size, w ← w - γℓ'φ, for drifting streams.
 
-A further function is a constant that takes constant steps: the recent level, independent of x
-(`streamkernel.second_order.small_functions`). Where inputs are scaled, one more is linear in them (`.linear`). The
-prediction is f = Σ_k v_k f_k over all of these. The v_k are also learned by Newton steps, on the loss of f itself, with
-less weight for old examples. All functions predict an example before they learn it. Three further functions average
-the nearest neighbours among stored examples (`.neighbours`).
+A further function is a constant that takes constant steps: the recent level, independent of x (`.small_functions`).
+Where inputs are scaled, one more is linear in them (`.linear`). The prediction is f = Σ_k v_k f_k over all of these.
+The v_k are also learned by Newton steps, on the loss of f itself, with less weight for old examples. Three further
+functions average the nearest neighbours among stored examples (`.neighbours`). All predict before they learn.
 
 The state changes with an example in one call that holds the interpreter's lock and allocates no memory after the first
 change. The Newton steps of the groups take much longer (`streamkernel.second_order.newton`).
@@ -257,8 +256,8 @@ def _learn_row(state, scales, kernel, rows, scaled, arrival, options, work):  # 
         observe_row(scales, rows, i)
         if options.may_use_moments and schedule.compiled_is_due(scales.counts[0].n):
             use_moments(scales)
-    is_due = _is_step_due(state, numbers.buffered, seen if options.is_new else newton.AGAIN * seen)
-    return DUE if is_due or has_changed else DONE
+    is_due = has_changed or _is_step_due(state, numbers.buffered, seen if options.is_new else newton.AGAIN * seen)
+    return DUE if is_due else DONE
 
 
 @inlined(allocates=False)
