@@ -257,13 +257,17 @@ class Groups:
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return the arrays, with the upper triangles of the factors and the buffered rows.
 
-        If a step is computed but not applied, also the change that it will subtract.
+        Of a factor that is diagonal, as before a group's first Newton step, there is only the diagonal. If a step is
+        computed but not applied, also the change that it will subtract.
         """
-        factors = [group.factor[_upper(len(group.factor))] for group in self]
+        triangles = [group.factor for group in self]
+        diagonal = [np.count_nonzero(factor) == np.count_nonzero(factor.diagonal()) for factor in triangles]
+        factors = [factor[_stored(len(factor), is_short)] for factor, is_short in zip(triangles, diagonal, strict=True)]
         rows = [group.rows[:waiting].ravel() for group in self]
         change = {"change": self.flat.change.copy()} if is_working else {}
-        to_step = {"factor": np.concatenate(factors), "rows": np.concatenate(rows), "sketch": self.flat.sketch.copy()}
-        return self.functions() | change | to_step
+        sketch = {"sketch": self.flat.sketch.copy()} if self.flat.sketch.any() else {}
+        to_step = {"factor": np.concatenate(factors), "diagonal": np.array(diagonal), "rows": np.concatenate(rows)}
+        return self.functions() | change | sketch | to_step
 
     def functions(self) -> dict[str, Any]:
         """Return the functions."""
@@ -274,28 +278,30 @@ class Groups:
 
         Raise a ValueError if a tensor is missing or does not fit.
         """
-        n, triangles = int(self.counts.sum()), int((self.counts * (self.counts + 1) // 2).sum())
+        n, diagonal = int(self.counts.sum()), np.zeros(len(self), bool)
         for name in FUNCTIONS:
             getattr(self.flat, name)[:] = tensor_file.require_tensor(tensors, name, np.float64, (self._columns * n,))
         if not to_learn:
             return
         if "change" in tensors:
             self.flat.change[:] = tensor_file.require_tensor(tensors, "change", np.float64, (self._columns * n,))
-        factor = tensor_file.require_tensor(tensors, "factor", np.float32, (triangles,))
+        if "diagonal" in tensors:
+            diagonal = tensor_file.require_tensor(tensors, "diagonal", np.bool_, (len(self),))
+        sizes = np.where(diagonal, self.counts, self.counts * (self.counts + 1) // 2)
+        factor = tensor_file.require_tensor(tensors, "factor", np.float32, (int(sizes.sum()),))
         rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
         if "sketch" in tensors:
             shape = (SKETCHES * n,)
             self.flat.sketch[:] = tensor_file.require_tensor(tensors, "sketch", np.float32, shape)
-        for group in self:
+        for group, is_short, size in zip(self, diagonal, sizes, strict=True):
             count = len(group.factor)
-            size = count * (count + 1) // 2
-            group.factor[_upper(count)], factor = factor[:size], factor[size:]
+            group.factor[_stored(count, is_short)], factor = factor[:size], factor[size:]
             group.rows[:waiting], rows = rows[: waiting * count].reshape(waiting, count), rows[waiting * count :]
 
 
-def _upper(n: int) -> Any:
-    """Return which entries of a matrix are in its upper triangle."""
-    return np.tri(n, dtype=bool).T
+def _stored(n: int, is_short: bool) -> Any:
+    """Return which entries of a factor are in files: its upper triangle, or its diagonal if it has no others."""
+    return np.diag_indices(n) if is_short else np.tri(n, dtype=bool).T
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]

@@ -9,7 +9,18 @@ import pytest
 from safetensors.numpy import save_file
 from streams import CLASSIFIERS, WAYS, classifier, content, examples, learn, predictions, regressor, targets
 
-from streamkernel import InputError, ModelFileError, RandomFeatures, load, losses, rules, step_sizes, tensor_file
+from streamkernel import (
+    InputError,
+    KernelClassifier,
+    KernelRegressor,
+    ModelFileError,
+    RandomFeatures,
+    load,
+    losses,
+    rules,
+    step_sizes,
+    tensor_file,
+)
 from streamkernel.kernels import Gaussian
 
 LABELS = ("b", "a", "d", "c")
@@ -132,6 +143,20 @@ def test_a_file_holds_no_direction(tmp_path):
         learn(classifier(), xs, ys).save(tmp_path / "model")
         sizes.append((tmp_path / "model").stat().st_size)
     assert sizes[1] <= sizes[0] + 64 + 32 * (widths[1] - widths[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [({}, {0: 100_000, 1: 120_000, 7: 200_000}), ({"learner": "dsg"}, {0: 10_000, 1: 50_000, 7: 200_000})],
+    ids=repr,
+)
+@pytest.mark.parametrize("estimator", [KernelClassifier, KernelRegressor])
+def test_models_that_have_learned_little_are_small(estimator, options, sizes, tmp_path):
+    xs, ys = examples(max(sizes), width=10)
+    for n, most in sizes.items():
+        model = learn(estimator(**options), xs[:n], ys[:n] if estimator is KernelClassifier else targets(xs[:n]))
+        model.save(tmp_path / "model")
+        assert max(len(pickle.dumps(model)), (tmp_path / "model").stat().st_size) <= most
 
 
 @pytest.fixture

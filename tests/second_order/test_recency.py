@@ -468,8 +468,9 @@ def without_forgetting(model):
     tensors["bounds"] = np.append(tensors["bounds"][functions], tensors["bounds"][-2:])
     for name in ("priors", "table", "metric.known"):
         tensors[name] = tensors[name][:kept]
+    tensors["diagonal"] = tensors["diagonal"][:kept]
     for name in ("recency", "recent", "sketch", "sketched_at", "rested", "rests_from"):
-        del tensors[name]
+        tensors.pop(name, None)
     learner.restore(tensors)
     return parts
 

@@ -375,6 +375,9 @@ CRAFTED = {
         f"{name} of another shape": (lambda t, name=name: t.update({name: t[name][..., :-1].copy()}))
         for name in (*ARRAYS, "factor", "rows", "table")
     },
+    "only diagonals of factors": filled("diagonal", True),
+    "a form of factors for fewer groups": lambda t: t.update(diagonal=t["diagonal"][:-1].copy()),
+    "another form of factors": lambda t: t.update(diagonal=t["diagonal"].astype(np.int64)),
     "fewer groups": lambda t: t.update(factor=t["factor"][:TRIANGLE].copy()),
     "a factor of zeros": filled("factor", 0.0),
     "a diagonal with a zero": put("factor", TRIANGLE, 0.0),
@@ -474,6 +477,24 @@ def test_a_crafted_file_is_refused(change, parts, tmp_path):
     assert load(write_parts(tmp_path, parts)).n_steps == 290
     with pytest.raises(ModelFileError):
         load(write_parts(tmp_path, parts, CRAFTED[change]))
+
+
+YOUNG = {
+    "no form of factors": lambda t: t.pop("diagonal"),
+    "a whole factor": put("diagonal", 0, False),
+    "a diagonal with a zero": put("factor", 16, 0.0),
+    "a diagonal below 0": put("factor", 15, -1.0),
+}
+
+
+@pytest.mark.parametrize("change", YOUNG)
+def test_a_crafted_file_before_the_first_newton_step_is_refused(change, tmp_path):
+    """Of the factors there are only the diagonals."""
+    young = model_file.describe(learn(classifier(), *examples(5)))
+    assert young[1]["factor"].shape == (5 * 16,)
+    assert load(write_parts(tmp_path, young)).n_steps == 5
+    with pytest.raises(ModelFileError):
+        load(write_parts(tmp_path, young, YOUNG[change]))
 
 
 @pytest.mark.parametrize(
