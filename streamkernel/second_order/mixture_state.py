@@ -261,7 +261,7 @@ class Groups:
         computed but not applied, also the change that it will subtract.
         """
         triangles = [group.factor for group in self]
-        diagonal = [np.count_nonzero(factor) == np.count_nonzero(factor.diagonal()) for factor in triangles]
+        diagonal = [not (factor[:1, 1:].any() or np.triu(factor, 1).any()) for factor in triangles]  # mostly the first
         factors = [factor[_stored(len(factor), is_short)] for factor, is_short in zip(triangles, diagonal, strict=True)]
         rows = [group.rows[:waiting].ravel() for group in self]
         change = {"change": self.flat.change.copy()} if is_working else {}
