@@ -186,9 +186,8 @@ def _restored(
     if not are_possible:
         raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
-    own_arrays |= {name: arrays[name].copy() for name in ("recent", "evidence")} | {
-        "sampled": np.zeros((len(table), 4))
-    }
+    own_arrays |= {name: arrays[name].copy() for name in ("recent", "evidence")}
+    own_arrays["sampled"] = np.zeros((len(table), 4))
     own_arrays["metric"] = metric.restore(tensors, table, len(arranger.alone), empty.directions)
     in_pairs = np.flatnonzero(table[:, 1] >= growth.IN_PAIRS * len(arranger.alone)).tolist()
     g = in_pairs[0] if in_pairs and arranger.has_metric else pairs.NOWHERE
