@@ -131,9 +131,14 @@ class RequestLog:
         return results
 
     def read(self, position: int) -> Iterator[bytes]:
-        """Yield the durable requests after a position, without their newlines, up to the end of a file."""
+        """Yield the durable requests after a position, without their newlines, up to the end of a file.
+
+        Raise `OSError` if a file cannot be read, or is missing.
+        """
         while position < self.end:
-            path = next(path for path in reversed(self._files()) if _begin_of(path) <= position)
+            path = next((path for path in reversed(self._files()) if _begin_of(path) <= position), None)
+            if path is None:
+                raise FileNotFoundError(f"expected a file with byte {position}, found none - at {self.folder}")
             with path.open("rb") as file:
                 file.seek(position - _begin_of(path))
                 before = position

@@ -236,6 +236,26 @@ def test_a_failed_checkpoint_is_retried(tmp_path, monkeypatch):
     assert content(read_newest(tmp_path)) == content(run(tmp_path / "calm", Cluster(), []))
 
 
+@pytest.mark.parametrize("step", ["prepare", "promote"])
+def test_a_directory_that_is_moved_away_during_a_checkpoint_is_a_failed_checkpoint(step, tmp_path, monkeypatch):
+    folder, turns, do = tmp_path / "state", iter(range(1000)), getattr(StateDirectory, step)
+    made = engine(folder, Cluster(), [])
+
+    def away(self, argument):
+        if not 3 < next(turns) < 9:
+            return do(self, argument)
+        folder.rename(tmp_path / "away")
+        try:
+            return do(self, argument)
+        finally:
+            (tmp_path / "away").rename(folder)
+
+    monkeypatch.setattr(StateDirectory, step, away)
+    made.run()
+    assert made.incidents["checkpoint_failed"] == 5
+    assert content(read_newest(folder)) == content(run(tmp_path / "calm", Cluster(), []))
+
+
 def test_a_failed_last_checkpoint_is_an_error(tmp_path, monkeypatch):
     made = engine(tmp_path, Cluster(), [])
 

@@ -209,6 +209,16 @@ def test_half_a_line_is_cut_off_and_keys_are_remembered(tmp_path: Path, monkeypa
     log.close()
 
 
+def test_a_missing_file_of_the_log_is_an_error_of_files(tmp_path: Path) -> None:
+    log = RequestLog(tmp_path / "requests")
+    log.open()
+    log.append([Request("a", b"[{}]")])
+    (tmp_path / "requests").rename(tmp_path / "away")
+    with pytest.raises(FileNotFoundError, match="expected a file with byte 0, found none"):
+        list(log.read(0))
+    log.close()
+
+
 def test_events_that_cannot_be_stored_are_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = RequestLog(tmp_path)
     log.open()

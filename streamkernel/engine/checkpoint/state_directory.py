@@ -100,10 +100,16 @@ class StateDirectory:
         return number
 
     def promote(self, number: int) -> None:
-        """Commit a prepared checkpoint, and delete the oldest."""
+        """Commit a prepared checkpoint, and delete the oldest.
+
+        Raise `OSError` if it cannot be written, also if it is missing, as where the directory was moved away.
+        """
         self._owner.check()
         path = self.path / f"checkpoint-{number:012d}.safetensors"
-        tensor_file.move(next(self.path.glob(f"prepared-{number:012d}-*.safetensors")), path)
+        prepared = next(self.path.glob(f"prepared-{number:012d}-*.safetensors"), None)
+        if prepared is None:
+            raise FileNotFoundError(f"expected the prepared checkpoint {number}, found none - at {self.path}")
+        tensor_file.move(prepared, path)
         self.size = path.stat().st_size
         for old in checkpoints(self.path)[:-KEPT]:
             old.unlink()
