@@ -260,13 +260,13 @@ class Groups:
         Of a factor that is diagonal, as before a group's first Newton step, there is only the diagonal. If a step is
         computed but not applied, also the change that it will subtract.
         """
-        triangles = [group.factor for group in self]
-        diagonal = [not (factor[:1, 1:].any() or np.triu(factor, 1).any()) for factor in triangles]  # mostly the first
-        factors = [factor[_stored(len(factor), is_short)] for factor, is_short in zip(triangles, diagonal, strict=True)]
+        factors = [group.factor for group in self]
+        is_diagonal = [not (one[:1, 1:].any() or np.triu(one, 1).any()) for one in factors]  # mostly, a row says it
+        factors = [factor[_stored(len(factor), is_one)] for factor, is_one in zip(factors, is_diagonal, strict=True)]
         rows = [group.rows[:waiting].ravel() for group in self]
         change = {"change": self.flat.change.copy()} if is_working else {}
         sketch = {"sketch": self.flat.sketch.copy()} if self.flat.sketch.any() else {}
-        to_step = {"factor": np.concatenate(factors), "diagonal": np.array(diagonal), "rows": np.concatenate(rows)}
+        to_step = {"factor": np.concatenate(factors), "diagonal": np.array(is_diagonal), "rows": np.concatenate(rows)}
         return self.functions() | change | sketch | to_step
 
     def functions(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ class Groups:
 
         Raise a ValueError if a tensor is missing or does not fit.
         """
-        n, diagonal = int(self.counts.sum()), np.zeros(len(self), bool)
+        n, is_diagonal = int(self.counts.sum()), np.zeros(len(self), bool)
         for name in FUNCTIONS:
             getattr(self.flat, name)[:] = tensor_file.require_tensor(tensors, name, np.float64, (self._columns * n,))
         if not to_learn:
@@ -286,22 +286,22 @@ class Groups:
         if "change" in tensors:
             self.flat.change[:] = tensor_file.require_tensor(tensors, "change", np.float64, (self._columns * n,))
         if "diagonal" in tensors:
-            diagonal = tensor_file.require_tensor(tensors, "diagonal", np.bool_, (len(self),))
-        sizes = np.where(diagonal, self.counts, self.counts * (self.counts + 1) // 2)
+            is_diagonal = tensor_file.require_tensor(tensors, "diagonal", np.bool_, (len(self),))
+        sizes = np.where(is_diagonal, self.counts, self.counts * (self.counts + 1) // 2)
         factor = tensor_file.require_tensor(tensors, "factor", np.float32, (int(sizes.sum()),))
         rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
         if "sketch" in tensors:
             shape = (SKETCHES * n,)
             self.flat.sketch[:] = tensor_file.require_tensor(tensors, "sketch", np.float32, shape)
-        for group, is_short, size in zip(self, diagonal, sizes, strict=True):
+        for group, is_one, size in zip(self, is_diagonal, sizes, strict=True):
             count = len(group.factor)
-            group.factor[_stored(count, is_short)], factor = factor[:size], factor[size:]
+            group.factor[_stored(count, is_one)], factor = factor[:size], factor[size:]
             group.rows[:waiting], rows = rows[: waiting * count].reshape(waiting, count), rows[waiting * count :]
 
 
-def _stored(n: int, is_short: bool) -> Any:
+def _stored(n: int, is_diagonal: bool) -> Any:
     """Return which entries of a factor are in files: its upper triangle, or its diagonal if it has no others."""
-    return np.diag_indices(n) if is_short else np.tri(n, dtype=bool).T
+    return np.diag_indices(n) if is_diagonal else np.tri(n, dtype=bool).T
 
 
 _VECTOR, _MATRIX = types.float64[::1], types.float64[:, ::1]

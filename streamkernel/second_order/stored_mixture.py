@@ -175,16 +175,16 @@ def _restored(
     arrays |= {"recent": empty.state.recent, "evidence": empty.state.evidence}
     if RECENCY in tensors:
         restarted, compared = tensor_file.require_tensor(tensors, RECENCY, np.int64, (2,)).tolist()
-        for name in {"recent", "evidence"} & tensors.keys():
+        for name in ("recent", *({"evidence"} & tensors.keys())):
             arrays[name] = tensor_file.require_tensor(tensors, name, np.float64, (len(table),))
     are_possible = (
-        min(restarted, compared) >= 0
+        min(restarted, compared, arrays["evidence"].min()) >= 0
         and max(restarted, compared) <= examples
         and growth.possible(table[:ordinary], [*arranger.alone], arranger.stages, examples, restarted)
         and recency.possible(table, ordinary, examples)
     )
     if not are_possible:
-        raise ValueError(f"expected groups of blocks as table, got {table.tolist()}")
+        raise ValueError(f"expected groups of blocks as table, and evidence of at least 0, got {table.tolist()}")
     own_arrays: dict[str, Any] = {own: arrays[name].copy() for name, own in _NAMES.items()}
     own_arrays |= {name: arrays[name].copy() for name in ("recent", "evidence")}
     own_arrays["sampled"] = np.zeros((len(table), 4))

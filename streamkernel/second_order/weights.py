@@ -224,7 +224,9 @@ def remembered(seen: int) -> float:
 
 
 def less_certain(mixer: F64, seen: int, pull: float) -> F64:
-    """Return the mixer, with λ, as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
+    """Return the mixer as if it had learned `FEW` examples of `seen`, or unchanged if there were no more.
+
+    `pull` is λ. The factor of the sum of both parts is computed from theirs, which cannot fail.
 
     Examples
     --------
@@ -237,5 +239,6 @@ def less_certain(mixer: F64, seen: int, pull: float) -> F64:
     if examples <= FEW or not mixer.any():
         return mixer.copy()
     kept = FEW / examples
-    lower = np.linalg.cholesky(kept * (mixer.T @ mixer) + (1.0 - kept) * pull * np.eye(len(mixer)))
-    return np.ascontiguousarray(lower.T)
+    parts = np.sqrt(kept) * mixer, np.sqrt((1.0 - kept) * pull) * np.eye(len(mixer))
+    factor = np.linalg.qr(np.vstack(parts)).R
+    return np.ascontiguousarray(np.sign(factor.diagonal())[:, None] * factor)

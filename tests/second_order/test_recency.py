@@ -398,6 +398,7 @@ def test_crafted_states_are_rejected(tmp_path):
         ("recency", np.array([0])),
         ("recent", np.zeros(2 * len(good["table"]))),
         ("evidence", np.zeros(2 * len(good["table"]))),
+        ("evidence", np.full(len(good["table"]), -1.0)),
         ("rested", np.full(len(good["table"]), -1.0)),
         ("rests_from", np.full(len(good["table"]), 1e9)),
         ("table", good["table"] + np.array([0, 0, 1000])),
