@@ -108,8 +108,8 @@ def _recency(mixture: Arrangement) -> dict[str, Any]:
 
 
 def recency_tensors(restarted: int, compared: int, recent: F64, evidence: F64) -> dict[str, Any]:
-    """Return as tensors the number of examples at the last reset of the model and at the last comparison of groups, and
-    the sums of the groups' recent losses, and the evidence of a change.
+    """Return as tensors the numbers of examples at the last reset of the model and the last comparison of groups, the
+    sums of the groups' recent losses, and the evidence of a change.
     """
     return {RECENCY: np.array([restarted, compared]), "recent": recent.copy(), "evidence": evidence.copy()}
 
