@@ -235,7 +235,7 @@ class ClusterRunner:
         flush(model)
         busy = [(number, assignment) for number, assignment in enumerate(assignments) if assignment.events]
         learned, coverage = self._processor.outcomes["learned"], self._processor.coverage
-        threshold = None if coverage is None else coverage.threshold()
+        threshold = None if coverage is None else coverage.threshold(None)
         tasks = [
             RoundTask(assignment, number, place, len(busy), is_alone, learned, threshold)
             for place, (number, assignment) in enumerate(busy)
@@ -286,7 +286,7 @@ class ClusterRunner:
         processor.quality.fold()
         if processor.coverage is not None:
             for judgement in report.judgements:
-                processor.coverage.add(judgement)
+                processor.coverage.add(None, judgement)
         for outcome, count in report.outcomes.items():
             processor.outcomes[outcome] += count
         for line, key in report.lines:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 STEP_SIZES = tuple(0.001 * 2.0**i for i in range(8))
-"""γ of the candidates, as in the experiments of the paper."""
+"""γ of the candidates for α ≥ 0.1, as in the experiments of the paper; below, they are in proportion to α."""
 
 OFFSET_STEP = 0.005
-"""γ of the offset, as in the experiments of the paper of 2021."""
+"""γ of the offset for α ≥ 0.1, as in the experiments of the paper of 2021; below, it is in proportion to α."""
 
 SPAN = 500
 """Examples over which the candidates compete, I of the paper."""
@@ -20,10 +20,10 @@ class AdaptiveLevel:
     Each candidate i takes steps of its own size, α_i ← α_i + γ_i (α - missed_i), so that a miss makes the next sets
     larger and a hit makes them smaller. The level is their mean, weighted by recent calibration. The papers guarantee
     the long-run share for each candidate and for a random choice between them. An offset is added to the mean, so that
-    the share is guaranteed for the mean, too: it takes the same steps for the sets that are actually made. The share of
-    T sets that miss differs from α by less than 227/T on any stream, and usually by much less. The `levels` α_i of the
-    candidates are outside [0, 1] temporarily, if all recent sets were too small or too large; their `weights` add up to
-    1, and `offset` is added to their mean.
+    the share is guaranteed for the mean, too: it takes the same steps for the sets that are actually made. If no β_t is
+    below -αM, the share of T sets that miss differs from α ≤ 0.1 by less than (20/α + 20M + 27)/T on any stream, and
+    usually by much less. The `levels` α_i of the candidates are outside [0, 1] temporarily, if all recent sets were too
+    small or too large; their `weights` add up to 1, and `offset` is added to their mean.
 
     References
     ----------
@@ -57,7 +57,8 @@ class AdaptiveLevel:
         `beta` is the smallest level at which a set misses the target, β_t of the paper.
         """
         alpha, k = self.alpha, len(STEP_SIZES)
-        self.offset += OFFSET_STEP * (alpha - (self.get() >= beta))
+        unit = min(1.0, alpha / 0.1)
+        self.offset += unit * OFFSET_STEP * (alpha - (self.get() >= beta))
         rate = _learning_rate(alpha)
         losses = [alpha * (beta - level) - min(0.0, beta - level) for level in self.levels]
         least = min(losses)
@@ -65,7 +66,8 @@ class AdaptiveLevel:
         total, share = math.fsum(kept), 1.0 / (2.0 * SPAN)
         self.weights = [(1.0 - share) * w / total + share / k for w in kept]
         self.levels = [
-            level + gamma * (alpha - (level >= beta)) for gamma, level in zip(STEP_SIZES, self.levels, strict=True)
+            level + unit * gamma * (alpha - (level >= beta))
+            for gamma, level in zip(STEP_SIZES, self.levels, strict=True)
         ]
 
 

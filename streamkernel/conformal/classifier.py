@@ -78,7 +78,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
         """
         return labels_within(*self._with_threshold(self.model.predict_proba_one, x))
 
-    def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
+    def _distance(self, x: Mapping[Hashable, Any], y: Any) -> float:
         return improbability(y, self.model.predict_proba_one(x))
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from river import base
 
+from streamkernel.conformal.error_scale import ErrorScale
 from streamkernel.conformal.rolling_scores import CONFORMAL, ConformalWrapper
 from streamkernel.documentation import documented
 from streamkernel.estimators.targets import as_target
@@ -32,10 +33,11 @@ class Interval(NamedTuple):
 class ConformalRegressor(ConformalWrapper, base.Regressor):
     """Intervals around a regressor's predictions that hold a share of the targets, also where the stream drifts.
 
-    The interval is the prediction ± a quantile of the recent absolute errors, each made before its example was learned.
-    The quantile's level adapts: intervals grow after a miss and shrink after a hit, by a step size that is chosen among
-    eight from recent examples (DtACI). So the requested share is reached in the long run without any assumption about
-    the stream.
+    The interval is the prediction ± qσ(x). σ(x) is the expected absolute error, which a kernel regressor learns as a
+    function of the features, so that intervals are wide where errors are large. q is a quantile of the recent errors,
+    each divided by σ(x); both were made before the example was learned. The quantile's level adapts: intervals grow
+    after a miss and shrink after a hit, by a step size that is chosen among eight from recent examples (DtACI). So the
+    requested share is reached in the long run without any assumption about the stream.
 
     Parameters
     ----------
@@ -62,23 +64,29 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
     def __init__(self, model: base.Regressor, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)
+        self._scale = ErrorScale()
 
     def predict_interval_one(self, x: Mapping[Hashable, Any]) -> Interval:
         """Return the interval for one example, around the model's prediction.
 
-        It is (-∞, ∞) before the first 1/(1 - coverage) examples, and shortly after a drift, if the level requires a
-        larger error than any in the window. Its width is 0 if far more than the share `coverage` of targets were
-        inside.
+        It is (-∞, ∞) before the first 1/(1 - coverage) examples. Its width is 0 if far more than the share `coverage`
+        of targets were inside.
 
         Parameters
         ----------
         x : dict
             The features by name, as for the model.
         """
-        return interval_around(*self._with_threshold(self.model.predict_one, x))
+        (prediction, scale), threshold = self._with_threshold(
+            lambda x: (self.model.predict_one(x), self._scale.at(x)), x
+        )
+        return interval_around(prediction, scale * threshold)
 
-    def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
+    def _distance(self, x: Mapping[Hashable, Any], y: Any) -> float:
         return absolute_error(as_target(y), self.model.predict_one(x))
+
+    def _score(self, x: Mapping[Hashable, Any], distance: float) -> float:
+        return self._scale.learn(x, distance)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

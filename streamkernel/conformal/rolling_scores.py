@@ -18,6 +18,10 @@ from streamkernel.estimators.targets import as_weight
 Prediction = TypeVar("Prediction")
 
 
+LARGEST_RATIO = 1e6
+"""A score that is larger than all others counts as at most this many times as large as the largest of them."""
+
+
 class RollingScores:
     """A threshold on scores that the requested share of them does not exceed, from a rolling window.
 
@@ -42,26 +46,43 @@ class RollingScores:
     def threshold(self) -> float:
         """Return the largest score inside the set: ∞ if every score is inside, -∞ if none is.
 
-        It is number ⌈(1 - α_t)(n + 1)⌉ of the n scores in the window in ascending order.
+        It is number ⌈(1 - α_t)(n + 1)⌉ of the n scores in the window in ascending order. A level below 1/(n + 1) asks
+        for more than the largest score s: then it is (1 + (1/(n + 1) - α_t)/α)s. It is ∞ before the first 1/α scores.
         """
-        n = len(self._sorted)
-        rank = math.ceil((1.0 - self._level.get()) * (n + 1))
+        ordered, level, n = self._sorted, self._level.get(), len(self._sorted)
+        if self._is_short():
+            return math.inf
+        rank = math.ceil((1.0 - level) * (n + 1))
         if rank < 1:
             return -math.inf
-        return self._sorted[rank - 1] if rank <= n else math.inf
+        if rank <= n:
+            return ordered[rank - 1]
+        return ordered[-1] * (1.0 + (1.0 / (n + 1) - level) / self._level.alpha)
 
     def update(self, score: float) -> None:
         """Add the score of a target."""
         level, recent, ordered = copy.copy(self._level), self._recent.copy(), self._sorted.copy()
         n = len(ordered)
-        if (n + 1) * level.alpha >= 1.0:  # with fewer, any score is inside at any level
-            level.update(1.0 - bisect_left(ordered, score) / (n + 1))
+        if not self._is_short():
+            level.update(self._lowest_level_without(score))
         if n == recent.maxlen:
             del ordered[bisect_left(ordered, recent[0])]
         recent.append(score)
         insort(ordered, score)
         # in one operation, so that an interruption leaves the scores before or after
         vars(self).update(_level=level, _recent=recent, _sorted=ordered)
+
+    def _is_short(self) -> bool:
+        """Return whether any score is inside, because there are too few."""
+        return round((len(self._sorted) + 1) * self._level.alpha, 6) < 1.0
+
+    def _lowest_level_without(self, score: float) -> float:
+        """Return the smallest level whose threshold is below a score, where `threshold` is inverted."""
+        ordered, n = self._sorted, len(self._sorted)
+        if score <= ordered[-1]:
+            return 1.0 - bisect_left(ordered, score) / (n + 1)
+        ratio = score / ordered[-1] if ordered[-1] > 0.0 else math.inf
+        return 1.0 / (n + 1) - self._level.alpha * (min(ratio, LARGEST_RATIO) - 1.0)
 
     def after(self, score: float) -> Self:
         """Return the scores with the score of one more target; these do not change."""
@@ -146,9 +167,13 @@ class ConformalWrapper(base.Wrapper[Any]):
             if self._scores is scores:  # else another thread has learned an example
                 return prediction, scores.threshold()
 
-    def _score(self, x: Mapping[Hashable, Any], y: Any) -> float:
+    def _distance(self, x: Mapping[Hashable, Any], y: Any) -> float:
         """Return the distance of a target from the prediction."""
         raise NotImplementedError
+
+    def _score(self, x: Mapping[Hashable, Any], distance: float) -> float:
+        """Return the score of a distance: the same, unless distances have a scale."""
+        return distance
 
     def predict_one(self, x: Mapping[Hashable, Any], **others: Any) -> Any:
         """Return the model's prediction for one example.
@@ -184,6 +209,6 @@ class ConformalWrapper(base.Wrapper[Any]):
         w = as_weight(w)
         if w == 0.0:
             return
-        score = self._score(x, y)
+        distance = self._distance(x, y)
         self.model.learn_one(x, y, **(others if w == 1.0 else {"w": w, **others}))
-        self._scores = self._scores.after(score)
+        self._scores = self._scores.after(self._score(x, distance))

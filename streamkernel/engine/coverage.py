@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 from collections import deque
@@ -11,20 +12,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamkernel.conformal.classifier import improbability, labels_within
+from streamkernel.conformal.error_scale import ErrorScale
 from streamkernel.conformal.regressor import absolute_error, interval_around
 from streamkernel.conformal.rolling_scores import RollingScores, check_options
 from streamkernel.engine.pipelines import Answer
 from streamkernel.engine.telemetry.quality import WINDOW
+from streamkernel.estimators.internals import take_texts
 
 SCORES = 250
 """Number of recent scores that determine the width of intervals: the default of the library's wrappers."""
 
 
 Judgement = tuple[bool, float, float, bool]
-"""Whether a label was inside, the size of its interval or set, its score, and whether it was a set."""
+"""Whether a label was inside, the size of its interval or set, its distance from the prediction, and whether it was a
+set."""
 
 Threshold = float | dict[str, float]
-"""The largest score of a label inside, or by name for several targets."""
+"""The largest distance of a label inside, or by name for several targets."""
+
+Features = Mapping[str, Any]
+"""The features of a record by name."""
 
 
 class CoverageSnapshot(NamedTuple):
@@ -50,8 +57,10 @@ class Coverage:
 
     The width of an interval or set is the threshold at the time of the prediction. A label is compared with the
     interval of its prediction, and its distance from the prediction is the next score. So delayed labels update the
-    threshold when they arrive. `target` is the requested share of labels inside, between 0 and 1. `judged` and `inside`
-    is the number of labels compared with their intervals, and of labels inside.
+    threshold when they arrive. Distances of numbers are divided by their expected size, which is learned from the
+    features `x`; these are ``None`` on a cluster, whose intervals are equally wide for all features. `target` is the
+    requested share of labels inside, between 0 and 1. `judged` and `inside` is the number of labels compared with their
+    intervals, and of labels inside.
 
     References
     ----------
@@ -61,8 +70,8 @@ class Coverage:
     --------
     >>> coverage = Coverage(0.5)
     >>> for error in (1.0, 3.0, 2.0):
-    ...     coverage.judge(error, (0.0, None, coverage.threshold()))
-    >>> region((10.0, None), coverage.threshold())
+    ...     coverage.judge(None, error, (0.0, None, coverage.threshold(None)))
+    >>> region((10.0, None), coverage.threshold(None))
     {'lower': 8.0, 'upper': 12.0}
     >>> coverage.snapshot().since_start
     0.666...
@@ -72,15 +81,25 @@ class Coverage:
         check_options(target, SCORES)
         self.target = target
         self.judged = self.inside = 0
+        self._scale: ErrorScale | None = None
         self._scores = RollingScores(target, SCORES)
         self._recent: deque[tuple[bool, float]] = deque(maxlen=WINDOW)  # whether it was inside, and the size
         self._is_of_labels = False
 
-    def threshold(self) -> float:
-        """Return the largest score of a label inside the interval or set of a current answer."""
-        return self._scores.threshold()
+    def threshold(self, x: Features | None) -> Any:
+        """Return the largest distance of a label inside the interval or set of a current answer."""
+        if self._scale is None:
+            return self._scores.threshold()
+        return math.inf if x is None else self._scores.threshold() * self._scale.at(x)
 
-    def judge(self, y: Any, answer: Answer) -> None:
+    def to_predict(self) -> Coverage:
+        """Return a copy with the same thresholds, which any number of threads may ask."""
+        twin = copy.copy(self)
+        scale = None if self._scale is None else self._scale.to_predict()
+        vars(twin).update(_scores=copy.copy(self._scores), _scale=scale)
+        return twin
+
+    def judge(self, x: Features, y: Any, answer: Answer) -> None:
         """Update with a label and the answer for it.
 
         `answer` is the prediction, the probabilities of a classifier, and the threshold. An answer without a threshold,
@@ -88,15 +107,21 @@ class Coverage:
         """
         judged = judgement(y, answer)
         if judged is not None:
-            self.add(judged)
+            self.add(x, judged)
 
-    def add(self, judged: Judgement) -> None:
+    def add(self, x: Features | None, judged: Judgement) -> None:
         """Learn from a label that was compared with its answer."""
-        is_inside, size, score, self._is_of_labels = judged
+        is_inside, size, distance, self._is_of_labels = judged
         self.judged += 1
         self.inside += is_inside
         self._recent.append((is_inside, size))
-        self._scores.update(score)
+        is_scaled = x is not None and not self._is_of_labels
+        if is_scaled != (self._scale is not None):  # the first label, or a run that moves to or from a cluster
+            self._scale, self._scores = ErrorScale() if is_scaled else None, RollingScores(self.target, SCORES)
+        if x is not None and self._scale is not None:
+            take_texts(self._scale.log_ratio, x)
+            distance = self._scale.learn(x, distance)
+        self._scores.update(distance)
 
     def snapshot(self) -> CoverageSnapshot:
         """Return the current figures."""
@@ -121,18 +146,21 @@ class Coverage:
             "recent_inside": np.array([hit for hit, _ in self._recent], np.float64),
             "recent_sizes": np.array([size for _, size in self._recent], np.float64),
             "scores": self._scores.state(),
+            "scale": self._scale,
         }
 
     def restored(self, state: Mapping[str, Any] | None) -> Coverage:
         """Return coverage restored from the result of `state`, or a new one if that had another target."""
-        copy = Coverage(self.target)
+        restored = Coverage(self.target)
         if state is None or state["target"] != self.target:
-            return copy
-        copy.judged, copy.inside, copy._is_of_labels = state["judged"], state["inside"], state["is_of_labels"]
+            return restored
+        restored.judged, restored.inside = state["judged"], state["inside"]
+        restored._is_of_labels = state["is_of_labels"]
         hits, sizes = map(bool, state["recent_inside"].tolist()), state["recent_sizes"].tolist()
-        copy._recent.extend(zip(hits, sizes, strict=True))
-        copy._scores.restore(state["scores"])
-        return copy
+        restored._recent.extend(zip(hits, sizes, strict=True))
+        restored._scores.restore(state["scores"])
+        restored._scale = state.get("scale")
+        return restored
 
 
 class CoverageByTarget:
@@ -144,8 +172,8 @@ class CoverageByTarget:
     --------
     >>> coverage = CoverageByTarget(0.5, ["a", "b"])
     >>> for error in (1.0, 3.0, 2.0):
-    ...     coverage.judge({"a": error, "b": 0.0}, ({"a": 0.0, "b": 0.0}, None, coverage.threshold()))
-    >>> region(({"a": 10.0, "b": 5.0}, None), coverage.threshold())
+    ...     coverage.judge(None, {"a": error, "b": 0.0}, ({"a": 0.0, "b": 0.0}, None, coverage.threshold(None)))
+    >>> region(({"a": 10.0, "b": 5.0}, None), coverage.threshold(None))
     {'lower': {'a': 8.0, 'b': 5.0}, 'upper': {'a': 12.0, 'b': 5.0}}
     """
 
@@ -153,20 +181,26 @@ class CoverageByTarget:
         self.target = target
         self._own = {name: Coverage(target) for name in names}
 
-    def threshold(self) -> dict[str, float]:
+    def threshold(self, x: Features | None) -> dict[str, float]:
         """Return the threshold of each target."""
-        return {name: coverage.threshold() for name, coverage in self._own.items()}
+        return {name: coverage.threshold(x) for name, coverage in self._own.items()}
 
-    def judge(self, y: Any, answer: Answer) -> None:
+    def to_predict(self) -> CoverageByTarget:
+        """Return a copy with the same thresholds, which any number of threads may ask."""
+        twin = copy.copy(self)
+        vars(twin).update(_own={name: coverage.to_predict() for name, coverage in self._own.items()})
+        return twin
+
+    def judge(self, x: Features, y: Any, answer: Answer) -> None:
         """Update with the label of each target and the answer for all."""
         judged = judgement(y, answer)
         if judged is not None:
-            self.add(judged)
+            self.add(x, judged)
 
-    def add(self, judged: dict[str, Judgement]) -> None:
+    def add(self, x: Features | None, judged: dict[str, Judgement]) -> None:
         """Learn from labels that were compared with their answers."""
         for name, of_target in judged.items():
-            self._own[name].add(of_target)
+            self._own[name].add(x, of_target)
 
     def snapshot(self) -> CoverageSnapshot:
         """Return the current figures of each target, and the lowest shares."""
@@ -182,9 +216,9 @@ class CoverageByTarget:
 
     def restored(self, state: Mapping[str, Any] | None) -> CoverageByTarget:
         """Return coverage restored from the result of `state`, or a new one if that had another target."""
-        copy, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
-        copy._own = {name: coverage.restored(saved.get(name)) for name, coverage in self._own.items()}
-        return copy
+        restored, saved = CoverageByTarget(self.target, self._own), {} if state is None else state["by_target"]
+        restored._own = {name: coverage.restored(saved.get(name)) for name, coverage in self._own.items()}
+        return restored
 
 
 def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | CoverageByTarget:
@@ -203,11 +237,11 @@ class RoundCoverage(Coverage):
         super().__init__(target)
         self._threshold, self._judgements = threshold, judgements
 
-    def threshold(self) -> Any:
+    def threshold(self, x: Features | None) -> Any:
         """Return the threshold of the round."""
         return self._threshold
 
-    def add(self, judged: Any) -> None:
+    def add(self, x: Features | None, judged: Any) -> None:
         """Store the judgement for the run."""
         self._judgements.append(judged)
 

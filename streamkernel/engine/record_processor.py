@@ -192,7 +192,7 @@ class RecordProcessor:
         self.examples.ranges.learn(x)
         self._pairs.append((y, answers[0][self._kind]))
         if self.coverage is not None:
-            self.coverage.judge(y, answers[0])
+            self.coverage.judge(x, y, answers[0])
         if self.baseline is not None:
             self.quality.baseline_pairs.append((y, answers[1][self._kind]))
             try:
@@ -313,7 +313,7 @@ class RecordProcessor:
         """Return the predictions of the model and the baseline; the model may use history features."""
         ours, theirs = self._predict(self.model, x), NO_ANSWER
         if self.coverage is not None or self._explain:
-            threshold = None if self.coverage is None else self.coverage.threshold()
+            threshold = None if self.coverage is None else self.coverage.threshold(features)
             explained = explain_briefly(self.model, x, ours[0], self._explain) if self._explain else None
             ours = *ours, threshold, explained
         if self.baseline is not None:

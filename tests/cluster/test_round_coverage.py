@@ -26,7 +26,7 @@ def judged(folder: Path) -> Any:
     state = rounds.read_newest(folder / "state")
     assert state is not None
     coverage = Coverage(TARGET).restored(state["coverage"])
-    return rounds.told(folder), coverage.snapshot(), coverage.judged, coverage.threshold()
+    return rounds.told(folder), coverage.snapshot(), coverage.judged, coverage.threshold(None)
 
 
 def test_sets_of_a_round_have_the_threshold_that_follows_from_the_lines_before_it(data: Path, tmp_path: Path) -> None:
@@ -35,18 +35,18 @@ def test_sets_of_a_round_have_the_threshold_that_follows_from_the_lines_before_i
     begins = [tasks[0].learned for tasks in engine.runner.pool.asked]  # type: ignore[attr-defined]
     lines, coverage, hits = rounds.lines(tmp_path), Coverage(TARGET), 0
     for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True):
-        threshold = coverage.threshold()
+        threshold = coverage.threshold(None)
         for line in lines[begin:end]:
             probabilities = {json.loads(label): p for label, p in line["probabilities"].items()}
             likely = {label for label, p in probabilities.items() if 1.0 - p <= threshold}
             assert set(line["set"]) == likely
             hits += line["label"] in likely
-            coverage.judge(line["label"], (line["prediction"], probabilities, threshold))
+            coverage.judge({}, line["label"], (line["prediction"], probabilities, threshold))
     found = engine.parts.processor.coverage
     assert found is not None
     assert found.judged == len(lines)
     assert found.inside == hits
-    assert (found.snapshot(), found.threshold()) == (coverage.snapshot(), coverage.threshold())
+    assert (found.snapshot(), found.threshold(None)) == (coverage.snapshot(), coverage.threshold(None))
     assert abs(hits / len(lines) - TARGET) < 0.05
 
 

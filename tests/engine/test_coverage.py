@@ -26,10 +26,12 @@ from streamkernel import (
     KernelNoveltyDetector,
     KernelRegressor,
 )
+from streamkernel.conformal.error_scale import ErrorScale
 from streamkernel.engine import Engine
 from streamkernel.engine.assemble import engine_of
 from streamkernel.engine.checkpoint.state_directory import read_newest
 from streamkernel.engine.config.config import Config, ConfigError, load_config
+from streamkernel.engine.coverage import Coverage
 from streamkernel.engine.telemetry.status import EngineCollector
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "schemas" / "prediction.schema.json"
@@ -163,6 +165,30 @@ def is_wide(line: dict[str, Any], kind: str) -> bool:
     return line["lower"] is None if kind == "regressor" else line["set"] == list(line["probabilities"])
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["labels at once", "labels later"])
+def test_hours_with_ten_times_the_noise_are_covered_as_others(tmp_path: Path, later: bool) -> None:
+    rng, rows = random.Random(1), []
+    for i in range(3000):
+        x = {"sine": math.sin(i % 24 * math.pi / 12), "cosine": math.cos(i % 24 * math.pi / 12)}
+        rows.append((x, 50 + 20 * x["sine"] + rng.gauss(0, 10 if i % 24 in (9, 17) else 1)))
+    records, more = delayed(rows) if later else [x | {"y": y} for x, y in rows], '[delayed_labels]\nkey = "id"'
+    ran(prepared(tmp_path, "regressor", records, more=more if later else ""))
+    inside = [is_inside(line, y) for line, (_, y) in zip(lines(tmp_path), rows, strict=True)]
+    noisy = [hit for i, hit in enumerate(inside) if i >= 800 and i % 24 in (9, 17)]
+    assert abs(sum(noisy) / len(noisy) - 0.9) < 0.05
+    assert abs(sum(inside) / len(inside) - 0.9) < 0.01
+
+
+def test_scores_start_again_where_a_run_moves_to_a_cluster_and_back() -> None:
+    coverage, x = Coverage(0.5), {"a": 1.0}
+    for features in (x, None, x):
+        for i in range(8):
+            assert (coverage.threshold(features) == math.inf) == (i == 0 and (features is None or not coverage.judged))
+            coverage.judge(features, 1000.0 + i, (0.0, None, 1.0))
+        assert coverage.threshold(features) == pytest.approx(1000.0, rel=0.01)
+    assert coverage.judged == 24
+
+
 class KilledError(Exception):
     """Ends a run without its last checkpoint."""
 
@@ -201,12 +227,13 @@ def test_a_run_that_stops_and_one_that_is_ended_continue_with_the_same_bits(
     assert one["coverage"]["judged"] == N - 40 * later
 
 
-def flat(state: dict[str, Any]) -> Any:
-    """Return a state with the bytes of its arrays."""
-    return {
-        name: flat(value) if isinstance(value, dict) else value.tobytes() if hasattr(value, "tobytes") else value
-        for name, value in state.items()
-    }
+def flat(value: Any) -> Any:
+    """Return a state with the bytes of its arrays and the content of its models."""
+    if isinstance(value, dict):
+        return {name: flat(part) for name, part in value.items()}
+    if isinstance(value, ErrorScale):
+        return value.log_first, content(value.log_ratio)
+    return value.tobytes() if hasattr(value, "tobytes") else value
 
 
 def test_a_process_that_is_killed_leaves_no_trace(tmp_path: Path) -> None:

@@ -155,16 +155,19 @@ def test_all_targets_of_a_delayed_label_are_learned_together(tmp_path: Path) -> 
 
 
 class Echo(base.Regressor, base.Classifier):
-    """A model that predicts what it is given, so that a wrapper around it has only its errors."""
+    """A model that predicts its attribute, so that a wrapper around it has only its errors."""
+
+    prediction: Any = None
+    probabilities: Any = None
 
     def learn_one(self, x: dict[str, Any], y: Any) -> None:
         pass
 
     def predict_one(self, x: dict[str, Any]) -> Any:
-        return x["prediction"]
+        return self.prediction
 
     def predict_proba_one(self, x: dict[str, Any]) -> dict[Any, float]:
-        return {label == "true": p for label, p in x["probabilities"].items()}
+        return {label == "true": p for label, p in self.probabilities.items()}
 
 
 def interval_or_set(line: dict[str, Any], name: str) -> Any:
@@ -188,10 +191,11 @@ def test_each_target_has_the_intervals_and_contributions_of_a_model_of_its_own(t
     assert [first[field] for field in ("lower", "upper", "set") if field in first] in ([{}, {}], [{}])
     make: Any = {"numbers": ConformalRegressor, "labels": ConformalClassifier}[name]
     wrappers, hits = {target: make(Echo(), coverage=0.8) for target in ys[0]}, dict.fromkeys(ys[0], 0)
-    for line, y in zip(found, ys[1:], strict=True):
+    for x, line, y in zip(XS[1:], found, ys[1:], strict=False):
         PREDICTION.validate(line)
         for target, wrapper in wrappers.items():
-            x = {"prediction": line["prediction"][target], "probabilities": line.get("probabilities", {}).get(target)}
+            wrapper.model.prediction = line["prediction"][target]
+            wrapper.model.probabilities = line.get("probabilities", {}).get(target)
             region = interval_or_set(line, target)
             assert region == (wrapper.predict_interval_one(x) if name == "numbers" else wrapper.predict_set_one(x))
             is_inside = y[target] in region if name == "labels" else region[0] <= y[target] <= region[1]
@@ -233,9 +237,9 @@ def test_a_worker_judges_by_the_thresholds_of_the_round() -> None:
     run, judgements = CoverageByTarget(0.5, ["a", "b"]), []  # type: ignore[var-annotated]
     worker = RoundCoverage(0.5, {"a": 1.0, "b": 0.1}, judgements)
     for _ in range(2):
-        worker.judge({"a": 1.5, "b": 2.0}, ({"a": 1.0, "b": 1.0}, None, worker.threshold()))
+        worker.judge({}, {"a": 1.5, "b": 2.0}, ({"a": 1.0, "b": 1.0}, None, worker.threshold(None)))
     for judgement in judgements:
-        run.add(judgement)
+        run.add(None, judgement)
     by_target = run.snapshot().by_target
     assert [(own.since_start, own.width) for own in by_target.values()] == [(1.0, 2.0), (0.0, pytest.approx(0.2))]
 

@@ -27,6 +27,7 @@ from river.drift import ADWIN
 
 from streamkernel.conformal import ConformalClassifier, ConformalRegressor
 from streamkernel.conformal.adaptive_level import AdaptiveLevel
+from streamkernel.conformal.error_scale import ErrorScale
 from streamkernel.conformal.rolling_scores import RollingScores
 from streamkernel.engine import patterns
 from streamkernel.engine.fields import OnFields
@@ -148,6 +149,7 @@ _OURS: dict[str, type] = {
         Calendar,
         ConformalClassifier,
         ConformalRegressor,
+        ErrorScale,
         KappaT,
         Lags,
         LastTarget,

@@ -92,9 +92,8 @@ def model_of(saved: Mapping[str, Any], version: int) -> PublishedModel:
         learned = int(saved["outcomes"]["learned"])
     except KeyError as error:
         raise ModelFileError(f"Expected a checkpoint of streamkernel run, got one without {error}") from error
-    restored = None if coverage is None else coverage_of(coverage["target"], label).restored(coverage)
-    threshold = None if restored is None else restored.threshold()
-    return PublishedModel(version, learned, prediction_copy(model), examples, threshold=threshold)
+    widths = None if coverage is None else coverage_of(coverage["target"], label).restored(coverage)
+    return PublishedModel(version, learned, prediction_copy(model), examples, coverage=widths)
 
 
 class ServedModel(NamedTuple):

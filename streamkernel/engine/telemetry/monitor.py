@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from streamkernel.connectors import Source
-from streamkernel.engine.coverage import Threshold, region
+from streamkernel.engine.coverage import Coverage, CoverageByTarget, region
 from streamkernel.engine.delayed_labels import DelayedLabels
 from streamkernel.engine.examples import Examples
 from streamkernel.engine.health import REPORT_SECONDS
@@ -63,8 +63,8 @@ class PublishedModel(NamedTuple):
     """A copy of the model after a number of events.
 
     `version` is the number of this copy, counted in this process. `checkpoint` is the number of the checkpoint that the
-    copy was read from, if the run has not resumed yet. `threshold` is the maximum distance of a label inside an
-    interval or set from the prediction, if the answer has one.
+    copy was read from, if the run has not resumed yet. `coverage` has the widths of intervals or sets, if the answer
+    has these.
     """
 
     version: int
@@ -72,7 +72,7 @@ class PublishedModel(NamedTuple):
     model: Any
     examples: Examples
     checkpoint: int | None = None
-    threshold: Threshold | None = None
+    coverage: Coverage | CoverageByTarget | None = None
 
     @property
     def origin(self) -> str:
@@ -92,8 +92,8 @@ class PublishedModel(NamedTuple):
         is_classifier = isinstance(self.model, CLASSIFIERS)
         answer = most_likely(self.model, x) if is_classifier else (self.model.predict_one(x), None)
         fields = {"prediction": answer[0]} | ({"probabilities": answer[1]} if is_classifier else {})
-        if self.threshold is not None:
-            fields |= region(answer, self.threshold)
+        if self.coverage is not None:
+            fields |= region(answer, self.coverage.threshold(x))
         return fields | {"explanation": explain(self.model, x, answer[0])} if explained else fields
 
 
@@ -131,13 +131,14 @@ class Publisher:
         events: int,
         checkpoint: int | None = None,
         *,
-        threshold: Threshold | None = None,
+        coverage: Coverage | CoverageByTarget | None = None,
     ) -> None:
-        """Make a copy; `checkpoint` and `threshold` are as for :class:`PublishedModel`."""
+        """Make a copy; `checkpoint` and `coverage` are as for :class:`PublishedModel`."""
         began = time.monotonic()
         version = 1 if self.newest is None else self.newest.version + 1
         parts = prediction_copy(model), copy.deepcopy(examples)
-        self.newest = PublishedModel(version, events, *parts, checkpoint, threshold)
+        widths = None if coverage is None else coverage.to_predict()
+        self.newest = PublishedModel(version, events, *parts, checkpoint, widths)
         now = time.monotonic()
         self._next = now + max(COPY_SECONDS, (now - began) / COPY_SHARE)
 
@@ -305,9 +306,8 @@ class Monitor:
     def publish_model(self, checkpoint: int | None = None) -> None:
         """Copy the model for predictions; `checkpoint` is as for `Published`."""
         processor = self._processor
-        threshold = None if processor.coverage is None else processor.coverage.threshold()
-        learned = processor.outcomes["learned"]
-        self.publisher.publish(processor.model, processor.examples, learned, checkpoint, threshold=threshold)
+        model, examples, learned = processor.model, processor.examples, processor.outcomes["learned"]
+        self.publisher.publish(model, examples, learned, checkpoint, coverage=processor.coverage)
 
     def add_point(self) -> None:
         """Add a point to the history."""
