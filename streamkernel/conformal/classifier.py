@@ -68,8 +68,7 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
     def predict_set_one(self, x: Mapping[Hashable, Any]) -> set[Any]:
         """Return the labels for one example that are likely enough.
 
-        All known labels, before the first 1/(1 - coverage) examples and for the moment after a drift where the
-        probabilities of true labels are lower than any in the window.
+        All known labels, before the first 1/(1 - coverage) examples.
 
         Parameters
         ----------

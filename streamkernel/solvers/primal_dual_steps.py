@@ -283,8 +283,9 @@ def choose(
     """Return the plan with the least K times the cost of a step, where K = max(n/m, p/q) + S.
 
     A is both factors, or a matrix beside the identity; `condition` is 1/(nλγ). `m` and `q` are the requested numbers;
-    by default any power of 2 or all coordinates, and for a formed A all of x or all of y. `may_form` and `may_factor`
-    say whether A may be formed, and whether it may stay factorised.
+    by default any power of 2 or all coordinates. A part of x and of y is taken only if A is not formed and the parts
+    are similar: with a smaller part of y, the estimate is too low, and steps on all of x end earlier. `may_form` and
+    `may_factor` say whether A may be formed, and whether it may stay factorised.
     """
     n, p, _ = A.shape
     heights = [m] if m else [*powers(n), n]
@@ -292,9 +293,10 @@ def choose(
     plans = []
     for formed in ([True] if may_form else []) + ([False] if may_factor else []):
         for height, width in itertools.product(heights, widths):
-            if formed and not (m and q) and height < n and width < p:
-                continue
             rows, columns = math.ceil(n / height), math.ceil(p / width)
+            fewer, more = sorted((rows, columns))
+            if not (m and q) and fewer > 1 and (formed or more > 2 * fewer):
+                continue
             careful = 1 / 16 if min(rows, columns) > 1 else 1 / 4
             root = rows * columns * math.sqrt(careful * seen.block(rows, columns) * condition)
             cost = (max(rows, columns) + root) * step_cost(A, n / rows, p / columns, formed)
