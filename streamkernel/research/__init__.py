@@ -12,11 +12,12 @@ from typing import Any
 from streamkernel.research.doubly_stochastic import CDSG, DSG, UDSG
 from streamkernel.research.gaussian_process import StochasticGaussianProcessRegressor
 
-__all__ = ["CDSG", "DSG", "UDSG", "PaperAsyDSSKL", "StochasticGaussianProcessRegressor"]
+_SOLVERS = {"DSPDC": "streamkernel.research.primal_dual", "AsyDSSKL": "streamkernel.research.sparse"}
+__all__ = ["CDSG", "DSG", "DSPDC", "UDSG", "AsyDSSKL", "StochasticGaussianProcessRegressor"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a solver when it is used."""
-    if name != "PaperAsyDSSKL":
+    """Import a solver when it is used, because importing SciPy takes long."""
+    if name not in _SOLVERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("streamkernel.solvers.asy_dsskl").PaperAsyDSSKL
+    return getattr(import_module(_SOLVERS[name]), name)
