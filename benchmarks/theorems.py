@@ -92,15 +92,14 @@ def doubly_stochastic(name: str, product: float, steps: int, seeds: int) -> tupl
     """Return the mean error of all runs from a tenth of the steps on, and their mean number of steps on old seeds."""
     marks = race.geometric(steps // 10, steps, 12)
     runs = [errors(name, product, marks, seed) for seed in range(seeds)]
-    return Curve(np.array(marks, float), np.mean([run[0] for run in runs], axis=0)), float(
-        np.mean([n for _, n in runs])
-    )
+    mean, reused = np.mean([run[0] for run in runs], axis=0), np.mean([run[1] for run in runs])
+    return Curve(np.array(marks, float), mean), float(reused)
 
 
 def diverging(product: float, batch: int, check: str, seeds: int) -> tuple[float, float]:
     """Return the shares of seeds of CDSG that diverge within 200 steps, and of steps on old seeds."""
     runs = [errors("CDSG", product, [200], seed, batch_size=batch, check=check) for seed in range(seeds)]
-    return float(np.mean([not run[0][0] < DIVERGED for run in runs])), float(np.mean([n for _, n in runs])) / 200
+    return float(np.mean([not run[0][0] < DIVERGED for run in runs])), float(np.mean([run[1] for run in runs])) / 200
 
 
 def primal_dual(m: int, q: int, multiples: int, seeds: int) -> tuple[Curve, float]:
