@@ -17,7 +17,7 @@ __all__ = ["CDSG", "DSG", "DSPDC", "UDSG", "AsyDSSKL", "StochasticGaussianProces
 
 
 def __getattr__(name: str) -> Any:
-    """Import a solver when it is used, because importing SciPy takes long."""
+    """Import a solver when it is used, because few programs use one."""
     if name not in _SOLVERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_SOLVERS[name]), name)

@@ -131,6 +131,8 @@ def test_rounds_add_candidates_and_drop_what_is_zero():
     ]
     assert len(models[1].objectives) == 20
     assert models[1].objectives[:10] == models[0].objectives
+    after = plain_sparse.value("logistic", models[0].predict(X), y).mean() + 0.01 * np.abs(models[0].w).sum()
+    assert models[1].objectives[10] == pytest.approx(after, rel=1e-6)  # the second round begins where the first ends
     assert models[0].features.max() < 40 <= models[1].features.max() < 80
     assert set(models[1].features[models[1].features < 40]) <= set(models[0].features)
     for model in models:
