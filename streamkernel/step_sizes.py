@@ -55,7 +55,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class InverseTime:
-    """γ_t = θ/t: with θλ in (1, 2) or a positive integer, the error falls as 1/t (Dai et al. 2014, Theorem 6).
+    """γ_t = θ/t: with θλ in (1, 2) or a positive integer, the error falls as 1/t (Dai et al. 2014, Theorem 4).
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -135,8 +135,6 @@ class AsyDSSKL(BaseEstimator):
     (True, True)
     """
 
-    _form: Literal["minibatch", "paper"] = "minibatch"
-
     def __init__(
         self,
         kernel: Kernel | None = None,
@@ -253,9 +251,7 @@ class AsyDSSKL(BaseEstimator):
                 continue
             if not isinstance(whole, (int, np.integer)) or whole < 1:
                 raise ValueError(f"Expected {name} as an integer of 1 or more, got {whole!r}")
-        return RoundOptions(
-            **{name: getattr(self, name) for name in RoundOptions._fields if name != "form"}, form=self._form
-        )
+        return RoundOptions(**{name: getattr(self, name) for name in RoundOptions._fields})
 
     def _encode_targets(self, loss: Loss, y: Any) -> tuple[Loss, F64, int]:
         """Return the loss, the encoded targets and the number of columns."""
@@ -279,26 +275,3 @@ class AsyDSSKL(BaseEstimator):
         some = np.random.default_rng(self.seed).permutation(len(inputs))[: bandwidth.FIRST]
         rows = Directions(plan, block_size=1, cache_bytes=0).rows(names, inputs[some])
         return KernelProgram(bandwidth.with_medians(kernel, plan, rows), self.seed)
-
-
-class PaperAsyDSSKL(AsyDSSKL):
-    """:class:`~streamkernel.solvers.AsyDSSKL` whose steps are of one row and one coordinate, as the paper prints them.
-
-    An epoch begins with a snapshot and its full gradient. It is slower by far, and here for comparison. Parameters and
-    attributes are as in :class:`~streamkernel.solvers.AsyDSSKL`.
-
-    References
-    ----------
-    Gu et al., "Asynchronous Doubly Stochastic Sparse Kernel Learning", AAAI 2018, Algorithm 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streamkernel.research import PaperAsyDSSKL
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (600, 2))
-    >>> model = PaperAsyDSSKL(rounds=1, features_per_round=64, l1=0.005, tol=0.5).fit(X, X[:, 0] * X[:, 1] > 0)
-    >>> model.score(X, X[:, 0] * X[:, 1] > 0) > 0.9
-    True
-    """
-
-    _form: Literal["minibatch", "paper"] = "paper"

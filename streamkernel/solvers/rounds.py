@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -142,7 +142,6 @@ class RoundOptions(NamedTuple):
     max_features: int | None
     l1: float | None
     refit: bool
-    form: Literal["minibatch", "paper"]
     threads: int
     max_epochs: int
     tol: float
@@ -232,7 +231,6 @@ def learn_in_rounds(
             l1 = _price(task, start, held, rest, options)
         solution = task.minimise(
             l1=l1,
-            form=options.form,
             threads=options.threads,
             max_epochs=options.max_epochs if is_last else min(options.max_epochs, _FEW),
             tol=options.tol,

@@ -114,10 +114,11 @@ def minimise_sparse(
         A mask of the penalised outputs, shape (outputs,); by default all. An unpenalised output of ones is an
         intercept.
     form
-        ``"paper"`` is the paper's Algorithm 2, with a row and a group per step and n steps per epoch. ``"minibatch"``
-        deviates from it: the 64 rows of a batch update 128 outputs one after the other, with the residuals corrected
-        after each; the step becomes longer while the objective falls; and groups that will probably stay 0 are skipped
-        until all are checked again.
+        ``"paper"`` has the steps of the paper's Algorithm 2, with a row and a group per step and n steps per epoch, and
+        returns the best epoch; `streamkernel.research.AsyDSSKL` returns the last, as printed. ``"minibatch"`` deviates:
+        the 64 rows of a batch update 128 outputs one after the other, with the residuals corrected after each; the step
+        becomes longer while the objective falls; and groups that will probably stay 0 are skipped until all are checked
+        again.
     threads
         Number of threads, which share w without locks. One thread gives the same bits in every run.
     gamma

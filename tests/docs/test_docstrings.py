@@ -68,7 +68,7 @@ def asked(name: str, code: str, message: str) -> bool:
     if code == "PR01":
         of_an_interface = name.startswith(OF_INTERFACES) and name.count(".") > 1 and not inspect.isclass(thing)
         without_arguments = set(undocumented) <= {"*args", "**kwargs"}  # protocols, aliases, River's predict_one
-        return not (of_an_interface or without_arguments or thing is research.PaperAsyDSSKL)
+        return not (of_an_interface or without_arguments)
     return code not in NOT_ASKED
 
 

@@ -39,11 +39,11 @@ def full_gradient(name, X, y, w):
 
 
 def outer_iteration(name, X, y, w, samples, coordinates, step, l1):
-    """Lines 3 to 12: the snapshot w̃, then a step for each drawn sample and coordinate, by step = γ/L_max."""
+    """Lines 3 to 12: the snapshot w̃, then a step for each drawn sample or batch and coordinate, by step = γ/L_max."""
     snapshot, w = w.copy(), w.copy()
     full = full_gradient(name, X, y, snapshot)
     for i, j in zip(samples, coordinates, strict=True):
         now, then = slope(name, X[i] @ w, y[i]) * X[i, j], slope(name, X[i] @ snapshot, y[i]) * X[i, j]
-        u = w[j] - step * (now - then + full[j])
+        u = w[j] - step * (np.mean(now - then) + full[j])
         w[j] = np.sign(u) * max(0.0, abs(u) - step * l1)
     return w

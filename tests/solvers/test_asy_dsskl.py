@@ -17,7 +17,6 @@ from streamkernel import kernels, losses
 from streamkernel.features.compiled_kernel import BY_FEATURES
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.posterior.posteriors import FeatureMap
-from streamkernel.research import PaperAsyDSSKL
 from streamkernel.solvers import AsyDSSKL, rounds
 from streamkernel.solvers.rounds import PER_BLOCK, ChosenFeatures
 
@@ -131,11 +130,9 @@ def test_one_thread_and_pickles_have_the_same_bits() -> None:
     assert loaded.decision_function(X).tobytes() == one.decision_function(X).tobytes()
 
 
-def test_two_threads_and_the_paper_form_learn_as_well() -> None:
+def test_two_threads_learn_as_well() -> None:
     X, y = rings()
-    for model in (AsyDSSKL(threads=2), PaperAsyDSSKL(l1=0.005, tol=0.5)):
-        model.set_params(rounds=2, features_per_round=64).fit(X, y)
-        assert model.score(*rings(seed=1)) > 0.95
+    assert AsyDSSKL(threads=2, rounds=2, features_per_round=64).fit(X, y).score(*rings(seed=1)) > 0.95
 
 
 def test_a_higher_penalty_keeps_fewer_features_and_refitting_undoes_shrinkage() -> None:

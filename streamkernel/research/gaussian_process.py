@@ -1,9 +1,9 @@
-"""Variants from the papers, for comparison; the other modules have better ones."""
+"""The Gaussian process whose posterior is learned by doubly stochastic gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from streamkernel import step_sizes
 from streamkernel.documentation import documented
@@ -15,10 +15,7 @@ from streamkernel.learners import as_step, check_step_size
 from streamkernel.posterior.posteriors import FeatureMap, Posterior
 from streamkernel.posterior.stochastic_posterior import Stochastic, point_rows
 
-if TYPE_CHECKING:
-    from streamkernel.solvers.asy_dsskl import PaperAsyDSSKL
-
-__all__ = ["PaperAsyDSSKL", "StochasticGaussianProcessRegressor"]
+__all__ = ["StochasticGaussianProcessRegressor"]
 
 
 @documented()
@@ -114,12 +111,3 @@ class StochasticGaussianProcessRegressor(GaussianProcessRegressor):
         step = as_step(self.step_size) or step_sizes.Constant(1.0)
         noise = float(self.noise or 0.0)  # it is given
         return Stochastic(phis, self._blocks, self.batch_size, noise, step, points, self.seed)
-
-
-def __getattr__(name: str) -> Any:
-    """Import the solver when it is used: it needs scikit-learn."""
-    if name != "PaperAsyDSSKL":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from streamkernel.solvers.asy_dsskl import PaperAsyDSSKL
-
-    return PaperAsyDSSKL
