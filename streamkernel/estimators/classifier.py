@@ -74,8 +74,9 @@ class KernelClassifier(KernelModel, base.MiniBatchClassifier):
     class_weight : dict or "balanced" or None, default None
         Factors of the weights of examples, by label; 1 for other labels. ``"balanced"`` is m/n, where n is the number
         of examples of the label so far and m that of the rarest label, so that all labels have the same total
-        weight. Predicted probabilities describe the weighted classes. Prefer weights up to 1 to large weights of
-        rare labels, because the regularisation is chosen for examples of weight 1.
+        weight. Predicted probabilities describe the weighted classes, and often rank them worse: prefer to move the
+        threshold. Prefer weights up to 1 to large weights of rare labels, because the regularisation is chosen for
+        examples of weight 1.
     max_classes : int, default 100
         The largest number of labels; an example with another label is refused. Time and memory grow with each label.
 
