@@ -6,7 +6,8 @@ then is shown as "0.932 at 9,800"; the test of those with held-back events ends 
 shown as "0.850 of 4,200". The time of an event is that of predict_one and learn_one together, and of learn_one alone
 where events are held back for a test. The scale of the targets is unknown before the first one, so R² begins with the
 second event. A table of fewer than 2,000 rows is learned in ten random orders: scores and times are their means, and
-"±" is the standard deviation from one order to the next. Ours are first, the others in the order of their mean rank;
+"±" is the standard deviation from one order to the next. ``--add package.module:Class`` adds a River class of yours,
+called with no arguments, under its name. Ours are first, the others in the order of their mean rank;
 "furthest" is the largest distance from the best on a scenario, in points (1/100). Baselines and exact machines, which
 learn many rows at once, are shown below and have no rank.
 """
@@ -14,12 +15,14 @@ learn many rows at once, are shown below and have no rank.
 from __future__ import annotations
 
 import importlib.metadata
+import pkgutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from rich.progress import Progress
+from river import base
 from sklearn.metrics import accuracy_score, r2_score
 
 from benchmarks import prequential, store
@@ -29,7 +32,7 @@ from benchmarks.models import MODELS, OURS, Size
 from benchmarks.prequential import Found, Tick
 from benchmarks.rivals import moa
 from benchmarks.rivals.exact import MACHINES
-from benchmarks.scenarios import CLASSES, GROUPS, SCENARIOS, Event, filled, with_binary_labels
+from benchmarks.scenarios import CLASSES, GROUPS, NUMBERS, SCENARIOS, Event, filled, with_binary_labels
 from benchmarks.store import Result
 
 
@@ -135,11 +138,18 @@ def chosen(given: str, known: Iterable[str], also: dict[str, Iterable[str]]) -> 
     ]
 
 
+def add(path: str) -> None:
+    """Add a River class to the models of its task, by its name."""
+    model = pkgutil.resolve_name(path)
+    MODELS[CLASSES if issubclass(model, base.Classifier) else NUMBERS][model.__name__] = lambda size: model()
+
+
 def main() -> None:
     """Run the requested models without a result, store each result, and print all of them."""
-    options = arguments(
-        __doc__, data=True, moa=Path(), scenarios="all", models="all", budget=180.0, again=False, results=store.path()
-    )
+    given = {"scenarios": "all", "models": "all", "add": "", "budget": 180.0, "again": False, "results": store.path()}
+    options = arguments(__doc__, data=True, moa=Path(), **given)
+    if options.add:
+        add(options.add)
     groups = {group.replace(" ", "-"): [s for s in SCENARIOS if SCENARIOS[s].group == group] for group in GROUPS}
     wanted = chosen(options.scenarios, SCENARIOS, groups)
     results = store.read(options.results) if options.results.exists() else store.newest()
