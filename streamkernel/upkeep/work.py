@@ -160,7 +160,7 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
     of_groups: dict[int, I64] = {}
     for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
-        small = Group.empty(blocks * smaller * old.directions.plan.outputs, old.columns, old.room)
+        small = group.emptied(blocks * smaller * old.directions.plan.outputs)
         groups.append(small)
         if not n:
             continue
