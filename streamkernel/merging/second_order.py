@@ -136,9 +136,10 @@ def merge(
         w = A⁻¹(ρb_0 + Σ (b_i - ρ_ib_0) - cs),   b = Aw + m
 
     The sums m and s, of wℓ''c_tφ with the offset c_t at each example and of wℓ''φ, are merged like A; c is the merged
-    offset (:mod:`streamkernel.merging`). If there is only one part, its offset and its w stay. A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u of
-    the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
-    `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
+    offset (:mod:`streamkernel.merging`). If there is only one part, its offset and w stay. A group that the base did
+    not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u of the mixture, which
+    forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u. `fresh` has as many
+    columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
     has_linear, forgetting = (

@@ -13,7 +13,6 @@ from streamkernel import tensor_file, vectors
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
-from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW, LastRow, no_row
 from streamkernel.second_order.linear.state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
@@ -237,10 +236,8 @@ class Groups:
     def of(cls, groups: Sequence[Group]) -> Groups:
         """Return these groups with their arrays joined, for files."""
         columns, centred, capacity = (len(getattr(groups[0], name)) for name in ("newton", "centring", "rows"))
-        counts, firsts, parts = [len(group.factor) for group in groups], [0] * len(groups), dict(enumerate(groups))
-        return cls(
-            counts, firsts, range(len(groups)), columns=columns, centred=centred, capacity=capacity, groups=parts
-        )
+        like: Any = {"columns": columns, "centred": centred, "capacity": capacity, "groups": dict(enumerate(groups))}
+        return cls([len(group.factor) for group in groups], [0] * len(groups), range(len(groups)), **like)
 
     def with_flat(self, **arrays: Any) -> Groups:
         """Return the same groups with other arrays."""
@@ -267,12 +264,8 @@ class Groups:
             part(values, self._columns) for values in (flat.newton, flat.steady, flat.sums, flat.change)
         )
         of_group = flat.panels.reshape(-1, capacity, WIDE)[panels : panels + panels_of(n)]
-        rows, sketch, centring = (
-            part(flat.rows, capacity),
-            part(flat.sketch, SKETCHES),
-            part(flat.centring, self._centred),
-        )
-        return Group(factor, newton, steady, sums, rows, change, of_group, sketch, centring)
+        sketch, centring = part(flat.sketch, SKETCHES), part(flat.centring, self._centred)
+        return Group(factor, newton, steady, sums, part(flat.rows, capacity), change, of_group, sketch, centring)
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return the arrays, with the upper triangles of the factors and the buffered rows.

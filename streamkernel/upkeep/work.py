@@ -18,7 +18,6 @@ from streamkernel.jit import compiled
 from streamkernel.learners import span
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.slots import NEWTON, SMALL, STEADY
 from streamkernel.second_order.weights import positive_weights
 from streamkernel.solvers.progress import Tell

@@ -132,7 +132,7 @@ def test_merging_knows_what_long_steps_have_left_of_a_group(large, more):
 def test_a_group_with_another_capacity_has_the_same_rows():
     group = Group.empty(20, columns=1, centred=0, room=16)
     group.rows[:], group.panels[:] = 1.0, 2.0
-    more, less = (Groups([20], [0], [0], columns=1, capacity=most, groups={0: group})[0] for most in (24, 8))
+    more, less = (Groups([20], [0], [0], columns=1, centred=0, capacity=most, groups={0: group})[0] for most in (24, 8))
     assert (more.rows[:16] == 1.0).all()
     assert (more.panels[:, :16] == 2.0).all()
     assert not more.rows[16:].any()
