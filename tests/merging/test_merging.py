@@ -474,8 +474,8 @@ def learn_weighted(model, xs, ys, ws):
     return model
 
 
-def check_ridge(model, xs, ys, ws, seen):
-    """Compare Newton functions that forget nothing with ridge regressions on the targets less their mean.
+def functions_and_ridges(model, xs, ys, ws, seen):
+    """Return the Newton functions that forget nothing, and ridge regressions on the targets less their mean, at `xs`.
 
     `seen` are the numbers of each event among the events of its model; the first ones add a block each.
     """
@@ -483,20 +483,23 @@ def check_ridge(model, xs, ys, ws, seen):
     f, y, w = model._learner, np.array(ys), np.array(ws)
     offset = np.average(y, weights=w)
     assert f.numbers["offset"] == pytest.approx(offset, abs=1e-9)
-    blocks = embedded(f, xs).reshape(len(xs), -1, f.outputs)
+    blocks, found = embedded(f, xs).reshape(len(xs), -1, f.outputs), []
     has_begun = np.array(seen)[:, None] >= np.arange(blocks.shape[1])
-    phi, checked = (blocks * has_begun[:, :, None]).reshape(len(xs), -1), 0
+    phi, root = (blocks * has_begun[:, :, None]).reshape(len(xs), -1), np.sqrt(w)
     for g, group in enumerate(f.groups):
-        if f.arrays.kept[g] < 1.0 or not group.newton.size:
-            continue
-        first, n = f.groups.layout[g, :2]
-        z = phi[:, first : first + n]
-        root = np.sqrt(w)[:, None]
-        expected = z @ ridge(root * z, root[:, 0] * (y - offset), f.prior(g))
-        assert np.std(expected) > 0.5
-        assert z @ group.newton[0] == pytest.approx(expected, abs=2e-3)
-        checked += 1
-    return checked
+        if f.arrays.kept[g] == 1.0 and group.newton.size:
+            first, n = f.groups.layout[g, :2]
+            z = phi[:, first : first + n]
+            found.append((z @ group.newton[0], z @ ridge(root[:, None] * z, root * (y - offset), f.prior(g))))
+    assert all(np.std(expected) > 0.5 for _, expected in found)
+    return found
+
+
+def check_ridges(groups, model, *events):
+    found = functions_and_ridges(model, *events)
+    assert len(found) == groups
+    for function, expected in found:
+        assert function == pytest.approx(expected, abs=2e-3)
 
 
 @pytest.mark.parametrize("in_turns", [False, True])
@@ -517,7 +520,7 @@ def test_regressors_merged_in_rounds_are_ridge_regressions(learner, groups, rise
             own = slice(at + i, at + 300, 3) if in_turns else slice(at + 100 * i, at + 100 * (i + 1))
             replicas.append(learn_weighted(pickle.loads(pickle.dumps(model)), xs[own], ys[own], ws[own]))
         model = replicas[0].merge(*replicas[1:], base=base)
-    assert check_ridge(model, xs, ys, ws, range(901)) == groups
+    check_ridges(groups, model, xs, ys, ws, range(901))
 
 
 def test_regressors_without_a_base_are_one_ridge_regression():
@@ -532,7 +535,15 @@ def test_regressors_without_a_base_are_one_ridge_regression():
         )
         for part in parts
     )  # fmt: skip
-    assert check_ridge(first.merge(*others), xs, ys, ws, np.arange(780) % 260) == 1
+    check_ridges(1, first.merge(*others), xs, ys, ws, np.arange(780) % 260)
+
+
+def test_one_regressor_differs_by_a_quarter_of_a_steady_rise():
+    """It learns each target less the mean so far, which is on average a quarter of the rise below the mean of all."""
+    xs, ys, ws = rising(901, 3.0)
+    model = KernelRegressor(kernels.Gaussian(1.0), learner=learners.Newton(forgetting=1.0), max_features=64)
+    for function, expected in functions_and_ridges(learn_weighted(model, xs, ys, ws), xs, ys, ws, range(901)):
+        assert np.mean(function - expected) == pytest.approx(0.75, abs=0.1)
 
 
 def test_sums_for_other_offsets_are_forgotten_as_the_moments_are():
