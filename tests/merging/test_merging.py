@@ -538,6 +538,20 @@ def test_regressors_without_a_base_are_one_ridge_regression():
     check_ridges(1, first.merge(*others), xs, ys, ws, np.arange(780) % 260)
 
 
+def test_linear_functions_merged_from_a_base_are_one_models():
+    """In a model without arguments but `forgetting`: the constant follows the mean of the targets."""
+    xs, ys, ws = rising(900, 3.0)
+    one = KernelRegressor(learner=learners.Newton(forgetting=1.0), max_features=64)
+    learn_weighted(one, xs[:300], ys[:300], ws[:300])
+    told, base = pickle.dumps(one), pickle.loads(pickle.dumps(one))
+    replicas = [learn_weighted(pickle.loads(told), xs[i::3], ys[i::3], ws[i::3]) for i in (300, 301, 302)]
+    learn_weighted(one, xs[300:], ys[300:], ws[300:])
+    merged = replicas[0].merge(*replicas[1:], base=base)
+    w, expected = (model._learner.arrays.linear.w[0] for model in (merged, one))
+    assert np.abs(expected).max() > 0.1
+    assert w == pytest.approx(expected, abs=1e-9)
+
+
 def test_one_regressor_differs_by_a_quarter_of_a_steady_rise():
     """It learns each target less the mean so far, which is on average a quarter of the rise below the mean of all."""
     xs, ys, ws = rising(901, 3.0)
