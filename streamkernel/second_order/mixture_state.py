@@ -170,7 +170,7 @@ class Group(NamedTuple):
         newton, steady, sums, change = np.zeros((4, columns, n))
         rows, panels = np.zeros((room, n), np.float32), np.zeros((panels_of(n), room, WIDE), np.float32)
         factor, sketch = np.zeros((n, n), np.float32), np.zeros((SKETCHES, n), np.float32)
-        return cls(factor, newton, steady, sums, rows, change, panels, sketch, np.zeros((centred, n)))
+        return cls(factor, newton, steady, sums, rows, change, panels, sketch, centring=np.zeros((centred, n)))
 
     def emptied(self, n: int) -> Group:
         """Return a group of n outputs before its first example, with as many columns, and room for as many examples."""
@@ -265,7 +265,9 @@ class Groups:
         )
         of_group = flat.panels.reshape(-1, capacity, WIDE)[panels : panels + panels_of(n)]
         sketch, centring = part(flat.sketch, SKETCHES), part(flat.centring, self._centred)
-        return Group(factor, newton, steady, sums, part(flat.rows, capacity), change, of_group, sketch, centring)
+        return Group(
+            factor, newton, steady, sums, part(flat.rows, capacity), change, of_group, sketch, centring=centring
+        )
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return the arrays, with the upper triangles of the factors and the buffered rows.
@@ -362,7 +364,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
         _part(state.change, layout, g, columns),
         state.panels[first : first + panels * height * WIDE].reshape(panels, height, WIDE),
         _part(state.sketch, layout, g, SKETCHES),
-        _part(state.centring, layout, g, rows_per_group(state.numbers[0], state.centring, state.sums)),
+        centring=_part(state.centring, layout, g, rows_per_group(state.numbers[0], state.centring, state.sums)),
     )
 
 
