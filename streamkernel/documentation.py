@@ -105,7 +105,7 @@ x : dict
 y : float
     The target.
 w : float, default 1.0
-    The weight of the example, which counts as `w` examples. With 0 it changes nothing.
+    The weight of the example, which counts as `w` examples in sums and means. With 0 it changes nothing.
 
 Raises
 ------

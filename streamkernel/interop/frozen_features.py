@@ -19,12 +19,13 @@ from streamkernel.jit import compiled
 from streamkernel.learners.embedding import directions_along, rungs
 from streamkernel.learners.state import MEAN
 from streamkernel.second_order import slots
+from streamkernel.second_order.evaluation import coefficients_of_groups, weights_by_column
 from streamkernel.second_order.linear.further_inputs import columns_of_values
 from streamkernel.second_order.linear.state import BOUND, PLACES, Linear, places_of
 from streamkernel.second_order.linear.steps import LARGEST_SCORE, REACH, SMALLEST_SHARE
 from streamkernel.second_order.metric import NAMES
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import COUNT, FIRST, coefficients_of_groups, weights_by_column
+from streamkernel.second_order.mixture_state import COUNT, FIRST
 from streamkernel.second_order.neighbours import search as neighbours
 from streamkernel.second_order.pairs import NOWHERE, along_inputs
 from streamkernel.second_order.small_functions import FIRST_NUMBERS, FUNCTIONS

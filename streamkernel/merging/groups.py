@@ -49,11 +49,18 @@ def are_same_pairs(one: MixtureState | SecondOrderSummary, other: MixtureState |
 
 
 def merge_group(
-    fresh: SecondOrderLearner, parts: Sequence[SecondOrderSummary], base: SecondOrderSummary, weights: F64, g: int
+    fresh: SecondOrderLearner,
+    parts: Sequence[SecondOrderSummary],
+    base: SecondOrderSummary,
+    weights: F64,
+    g: int,
+    offsets: F64 | None,
 ) -> Group:
-    """Return one group, merged over the parts that have it."""
+    """Return one group, merged over the parts that have it, of functions that are added to the offsets of the targets,
+    shape (targets,), from now on; ``None`` if these stay as they are.
+    """
     n = len(grams_of(parts[0])[g])
-    merged = Group.empty(n, fresh.columns, fresh.room)
+    merged = fresh.groups[0].emptied(n)
     if not n:
         return merged
     units = np.array([part.units[g] for part in parts])
@@ -61,17 +68,22 @@ def merge_group(
     since = sum(part.clock(g) - base.clock(g) for part in parts)
     left = float(parts[0].forgetting[g]) ** since if (faded > 0.0).sum() > 1 else float(faded.max())
     prior = float(units.mean())
-    moments = sum(part.moments[g] for part in parts)
     gram: Any = sum(grams_of(part)[g] for part in parts)
+    moments: Any = sum(part.moments[g] for part in parts)
+    centring: Any = sum(part.centring[g] for part in parts)
     if faded.sum() != left:
         gram -= (faded.sum() - left) * grams_of(base)[g]
         moments = moments - (faded.sum() - left) * base.moments[g]
+        centring = centring - (faded.sum() - left) * base.centring[g]
+    if offsets is not None:
+        of_offsets = np.outer(offsets, centring[0])
+        moments, centring[1:] = moments + centring[1:] - of_offsets, of_offsets
     gone = (1.0 - faded).sum()
     back = (1.0 - left) * returned.sum() / gone if gone > 0.0 else 0.0
     gram.flat[:: n + 1] += back * prior - (returned * units).sum()
     factor = factor_of(gram, prior)
     merged.factor[:] = factor
-    merged.newton[:] = moments
+    merged.centring[: len(centring)], merged.newton[:] = centring, moments
     merged.newton[:] = solution(factor, merged.newton.T).T
     merged.steady[:] = sum(w * part.steady[g] for w, part in zip(weights, parts, strict=True))
     return merged

@@ -32,7 +32,7 @@ _ROUNDING = 1e-3
 def without_forgetting(part: SecondOrderSummary) -> SecondOrderSummary:
     """Return the summary of a function without its forgetting group, which another model lacks."""
     names: tuple[str, ...] = "table", "priors", "units", "rested"
-    names += "moments", "newton", "steady", "forgetting", "recent", "evidence"
+    names += "moments", "newton", "steady", "centring", "forgetting", "recent", "evidence"
     first: dict[str, Any] = {name: getattr(part, name)[:-1] for name in names}
     return replace(
         _without(part, part.slots[[STEADY, SMALL]] - 1),
@@ -103,6 +103,7 @@ def summarize(f: SecondOrderLearner) -> SecondOrderSummary:
         moments=moments,
         newton=[group.newton.copy() for group in f.groups],
         steady=[group.steady.copy() for group in f.groups],
+        centring=[group.centring[: len(group.centring) // 2].copy() for group in f.groups],
         small=function.small.copy(),
         weights=function.weights.reshape(targets, -1).copy(),
         signed=function.signed.reshape(targets, -1).copy(),
@@ -132,11 +133,13 @@ def merge(
     without those that a group left out at rest. Then
 
     A = ρA_0 + σλI + Σ (A_i - ρ_iA_0 - σ_iλI),   ρ = γⁿ,   σ = (1 - ρ) Σ σ_i / Σ (1 - ρ_i)
-        w = A⁻¹(ρA_0w_0 + Σ (A_iw_i - ρ_iA_0w_0))
+        w = A⁻¹(ρb_0 + Σ (b_i - ρ_ib_0) - cs),   b = Aw + m
 
-    A group that the base did not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u of
-    the mixture, which forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u.
-    `fresh` has as many columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
+    The sums m and s, of wℓ''c_tφ with the offset c_t at each example and of wℓ''φ, are merged like A; c is the merged
+    offset (:mod:`streamkernel.merging`). If there is only one part, its offset and w stay. A group that the base did
+    not have has ρ = ρ_i = 0, and σ_iλI is all that A_i has without examples. The weights u of the mixture, which
+    forgets quickly, solve M u = Σ (n_i/n) M_i u_i with M = Σ (n_i/n) M_i, and v follows from u. `fresh` has as many
+    columns as all parts have; `weights` are n_i/n. Raise a MergeError if their features differ.
     """
     check([*parts, *([base] if base.grams else [])])
     has_linear, forgetting = (
@@ -149,11 +152,6 @@ def merge(
     parts = [with_capacity(part, stored) for part in parts]
     table, has = groups_together(parts, weights)
     count = len(table)
-    groups, priors = [], np.zeros(count)
-    for g in range(count):
-        at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
-        priors[g] = np.mean([parts[i].priors[g] for i in at])
-        groups.append(merge_group(fresh, [parts[i] for i in at], base, weights[at] / weights[at].sum(), g))
     of_targets = np.array(
         [
             merge_numbers([part.of_target(t) for part in parts], base.of_target(t), weights)
@@ -161,6 +159,13 @@ def merge(
         ]
     )
     numbers = of_targets[0]
+    offsets = of_targets["offset"] if parts[0].is_mean and len(parts) > 1 else None
+    groups, priors = [], np.zeros(count)
+    for g in range(count):
+        at = np.flatnonzero(has[:, g]).tolist() or list(range(len(parts)))
+        priors[g] = np.mean([parts[i].priors[g] for i in at])
+        of_group = [parts[i] for i in at]
+        groups.append(merge_group(fresh, of_group, base, weights[at] / weights[at].sum(), g, offsets))
     own_blocks = fresh.table[: count - forgetting, 0].sum()
     rested = [rested_together(parts, base, g) for g in range(count)]
     numbers["blocks"] = max(numbers["blocks"], min(numbers["examples"], own_blocks))

@@ -264,8 +264,8 @@ class SecondOrderSummary:
     Of each group, `priors` and `units` are λ as a share and in the units of its factor, `rested` the examples that it
     left out at rest, `forgetting` its factor per example (a group that forgets while others do not is the last one),
     `recent` sums of its recent losses, `evidence` D_k of a change; `grams` are A = RᵀR, shape (n, n), and `moments`,
-    `newton` and `steady` are Aw, w, and the coefficients of the constant steps, shape (columns, n). `small` are the
-    numbers of small functions.
+    `newton` and `steady` are Aw, w, and the coefficients of the constant steps, shape (columns, n). `centring` are the
+    sums of wℓ''φ and wℓ''cφ in A, shape (1 + targets, n). `small` are the numbers of small functions.
 
     The mixture has of each target its `weights`, `signed` of any sign and `positive` ones, `lead` D, the Gram matrix
     `mixer` and `bounds` on gradients; `standing` are running losses.
@@ -282,6 +282,7 @@ class SecondOrderSummary:
     moments: list[F64]
     newton: list[F64]
     steady: list[F64]
+    centring: list[F64]
     small: F64
     weights: F64
     signed: F64
@@ -338,6 +339,7 @@ class SecondOrderSummary:
             numbers[name] = self.of_targets[name][at]
         arrays: dict[str, Any] = {name: getattr(self, name)[at] for name in _BY_TARGET}
         arrays |= {name: [one[at] for one in getattr(self, name)] for name in _BY_COLUMN}
+        arrays["centring"] = [one[np.append(0, 1 + at)] if len(one) else one for one in self.centring]
         near = self.neighbours.in_order(at)
         return replace(self, of_targets=numbers, linear=self.linear.in_order(at), neighbours=near, **arrays)
 
@@ -349,7 +351,8 @@ class SecondOrderSummary:
 
     def before(self) -> SecondOrderSummary:
         """Return the summary of the same function before its first example."""
-        zeros: dict[str, Any] = {name: [0.0 * one for one in getattr(self, name)] for name in _BY_COLUMN}
+        names = *_BY_COLUMN, "centring"
+        zeros: dict[str, Any] = {name: [0.0 * one for one in getattr(self, name)] for name in names}
         return replace(
             self, of_targets=np.zeros_like(self.of_targets), rested=np.zeros_like(self.rested), grams=None, **zeros
         )

@@ -14,8 +14,9 @@ from streamkernel.features.scale_table import ScalesState
 from streamkernel.kernels import Kernel, MultiScale
 from streamkernel.kernels.program import KernelProgram
 from streamkernel.learners.span import ENTRIES
+from streamkernel.learners.state import MEAN
 from streamkernel.second_order import growth, metric, newton, pairs, slots
-from streamkernel.second_order.evaluation import copy_for_prediction
+from streamkernel.second_order.evaluation import coefficients_of_groups, copy_for_prediction
 from streamkernel.second_order.last_row import no_row
 from streamkernel.second_order.linear.state import SATURATION, new_linear, with_more_room
 from streamkernel.second_order.mixture_state import (
@@ -26,7 +27,6 @@ from streamkernel.second_order.mixture_state import (
     Group,
     Groups,
     MixtureState,
-    coefficients_of_groups,
 )
 from streamkernel.second_order.neighbours.state import neighbour_functions, new_neighbours, with_places
 from streamkernel.second_order.small_functions import FIRST_NUMBERS, FUNCTIONS
@@ -215,7 +215,8 @@ class Arranger:
         longest = max(self.batch_size, newton.longest(np.array(sizes)), waiting + 1, working)
         capacity = -(-longest // EIGHT) * EIGHT
         places = (firsts * self.outputs).tolist()
-        arranged = Groups(sizes, places, owners, columns=columns, capacity=capacity, groups=groups)
+        centred = 2 * (1 + columns) if numbers[0]["intercept"] == MEAN else 0
+        arranged = Groups(sizes, places, owners, columns=columns, centred=centred, capacity=capacity, groups=groups)
         are_changed = blocks[alone:ordinary].any() or (table[:alone, 1] != np.arange(alone)).any()
         if isinstance(kernel, MultiScale) and are_changed:
             repeated = np.resize(kernel.multiples, alone)

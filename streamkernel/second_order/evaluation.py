@@ -30,12 +30,12 @@ from streamkernel.second_order.linear.state import ENTRIES, LinearRoom, copied_t
 from streamkernel.second_order.linear.state import ROOM as LINEAR_ROOM
 from streamkernel.second_order.metric import METRIC_ROOM, MetricRoom, metric_room
 from streamkernel.second_order.mixture_state import (
+    BEFORE,
     COUNT,
     FIRST,
     MIXTURE,
     OWNER,
     MixtureState,
-    coefficients_of_groups,
     with_own_row,
 )
 from streamkernel.second_order.neighbours import search as neighbours
@@ -229,3 +229,20 @@ def _derivatives_of_groups(function: MixtureState, directions: Directions, row: 
         sums[:, ~is_known] += of_group @ along[~is_known, first:last].T
         sums[:, is_known] += by_metric[:, numbers_of[is_known]]
     return sums
+
+
+def weights_by_column(state: MixtureState) -> F64:
+    """Return v of all functions for each column of f, shape (functions, columns); the columns of a target have one."""
+    targets = len(state.numbers)
+    return np.repeat(state.weights.reshape(targets, -1).T, len(state.small) // targets, axis=1)
+
+
+def coefficients_of_groups(state: MixtureState) -> list[F64]:
+    """Return Σ v_k w_k over both functions of each group, shape (columns, n)."""
+    columns, weights, coefficients = len(state.small), weights_by_column(state)[:, :, None], []
+    for g, (n, before) in enumerate(state.layout[:, [COUNT, BEFORE]].tolist()):
+        here = slice(columns * before, columns * (before + n))
+        newton, steady = state.newton[here].reshape(columns, n), state.steady[here].reshape(columns, n)
+        v, u = weights[state.slots[[slots.NEWTON, slots.STEADY]] + g]
+        coefficients.append(v * newton + u * steady)
+    return coefficients

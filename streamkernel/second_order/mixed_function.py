@@ -23,7 +23,7 @@ from streamkernel.second_order import evaluation, growth, learning, newton, rece
 from streamkernel.second_order.arrangement import Arrangement, Arranger
 from streamkernel.second_order.gradients import embed_rows
 from streamkernel.second_order.linear.state import FORGETTING, prior
-from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, weights_by_column, with_own_row
+from streamkernel.second_order.mixture_state import RESTED, Groups, MixtureState, with_own_row
 from streamkernel.second_order.neighbours.state import STORED
 from streamkernel.second_order.small_functions import FUNCTIONS
 
@@ -294,7 +294,7 @@ class MixedFunction(Learner):
     def others(self, rows: Rows, scales: Scales | None = None) -> F64:
         """Return the part of f without derivatives, as :meth:`Learner.others` does: without the groups' functions."""
         function = self._live.state
-        weights = weights_by_column(function)[function.slots[slots.SMALL] :]
+        weights = evaluation.weights_by_column(function)[function.slots[slots.SMALL] :]
         scaling = state_of(scales)
         return np.asarray(np.einsum("kc,nkc->nc", weights, evaluation.scores_of_others(function, scaling, rows)))
 
@@ -311,11 +311,6 @@ class MixedFunction(Learner):
     def linear_forgetting(self) -> float:
         """The forgetting factor of the linear function per example."""
         return self._arranger.linear_forgetting
-
-    @property
-    def room(self) -> int:
-        """Capacity of the buffer of examples for a Newton step."""
-        return len(self._live.groups[0].rows)
 
     @property
     def is_joint(self) -> bool:

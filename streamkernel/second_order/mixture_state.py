@@ -13,7 +13,6 @@ from streamkernel import tensor_file, vectors
 from streamkernel.features.rows import F32, F64, I64
 from streamkernel.jit import inlined
 from streamkernel.learners.state import NUMBERS_TYPE
-from streamkernel.second_order import slots
 from streamkernel.second_order.last_row import LAST_ROW, LastRow, no_row
 from streamkernel.second_order.linear.state import LINEAR, Linear
 from streamkernel.second_order.metric import METRIC, Metric
@@ -47,6 +46,9 @@ SPREAD = 1 << 22
 """Steps are spread over events if the squared numbers of outputs add up to more: such a step takes about 8 ms."""
 
 FUNCTIONS = ("newton", "steady", "sums")
+
+FILLED = ("sketch", "centring")
+"""The arrays that are in files once they are not zero."""
 
 
 class MixtureState(NamedTuple):
@@ -104,6 +106,10 @@ class MixtureState(NamedTuple):
         D_k, the evidence of a change, of the functions by constant steps (:mod:`streamkernel.second_order.recency`).
     sketch
         R⁻¹ times random signs, shape (8, n) for each group.
+    centring
+        If f is added to the means of targets, the sums of ℓ''φ, and of ℓ''cφ with the offset c of each target, from
+        which follows what Aw is for other offsets: over the examples in A, and over the others, shape
+        (2 + 2 targets, n) for each group. Else empty.
     sampled
         When the sketch was computed, the number of rows in the panels, and what is left out, shape (groups, 4).
     last
@@ -138,6 +144,7 @@ class MixtureState(NamedTuple):
     recent: F64
     evidence: F64
     sketch: F32
+    centring: F64
     sampled: F64
     last: LastRow
 
@@ -155,14 +162,19 @@ class Group(NamedTuple):
     change: F64
     panels: F32
     sketch: F32
+    centring: F64
 
     @classmethod
-    def empty(cls, n: int, columns: int, room: int) -> Group:
-        """Return a group before its first example."""
+    def empty(cls, n: int, columns: int, centred: int, room: int) -> Group:
+        """Return a group before its first example; `centred` is the height of `centring`."""
         newton, steady, sums, change = np.zeros((4, columns, n))
         rows, panels = np.zeros((room, n), np.float32), np.zeros((panels_of(n), room, WIDE), np.float32)
         factor, sketch = np.zeros((n, n), np.float32), np.zeros((SKETCHES, n), np.float32)
-        return cls(factor, newton, steady, sums, rows, change, panels, sketch)
+        return cls(factor, newton, steady, sums, rows, change, panels, sketch, centring=np.zeros((centred, n)))
+
+    def emptied(self, n: int) -> Group:
+        """Return a group of n outputs before its first example, with as many columns, and room for as many examples."""
+        return self.empty(n, len(self.newton), len(self.centring), len(self.rows))
 
     def first(self, examples: int) -> Group:
         """Return views of the arrays with the first buffered examples."""
@@ -180,14 +192,14 @@ class Groups:
         The first output of each among all features.
     owners
         The group that each shares its features with.
-    columns, capacity
-        The columns of the functions, and the number of examples that can be buffered.
+    columns, centred, capacity
+        The columns of the functions, the height of `centring`, and the number of examples that can be buffered.
     groups
         The groups that have learned something, which are copied. The memory of others is not used until they learn.
 
     Examples
     --------
-    >>> groups = Groups([3, 0, 2], [0, 3, 3], [0, 1, 2], columns=2, capacity=8, groups={})
+    >>> groups = Groups([3, 0, 2], [0, 3, 3], [0, 1, 2], columns=2, centred=0, capacity=8, groups={})
     >>> groups[2].newton.shape
     (2, 2)
     """
@@ -199,10 +211,11 @@ class Groups:
         owners: Sequence[int],
         *,
         columns: int,
+        centred: int,
         capacity: int,
         groups: Mapping[int, Group],
     ) -> None:
-        self._columns, self._capacity = columns, capacity
+        self._columns, self._centred, self._capacity = columns, centred, capacity
         self.counts: I64 = np.array(counts, np.int64)
         self.is_spread = bool((self.counts**2).sum() > SPREAD)  # whether steps are spread over the events after them
         self.layout: I64 = np.zeros((len(counts), 7), np.int64)
@@ -211,7 +224,7 @@ class Groups:
         self.layout[:, OWNER] = owners
         n, squares, panels = self.counts, self.counts**2, [panels_of(n) for n in counts]
         self.layout[1:, [BEFORE, SQUARES_BEFORE, PANELS_BEFORE]] = np.cumsum([n, squares, panels], axis=1)[:, :-1].T
-        like = [Group.empty(n, columns, capacity) for n in counts]
+        like = [Group.empty(n, columns, centred, capacity) for n in counts]
         self.flat = Group(*(np.zeros(sum(map(np.size, parts)), parts[0].dtype) for parts in zip(*like, strict=True)))
         for g, group in groups.items():
             same = min(capacity, len(group.rows))
@@ -222,9 +235,9 @@ class Groups:
     @classmethod
     def of(cls, groups: Sequence[Group]) -> Groups:
         """Return these groups with their arrays joined, for files."""
-        count, columns, capacity = len(groups), len(groups[0].newton), len(groups[0].rows)
-        counts, parts = [len(group.factor) for group in groups], dict(enumerate(groups))
-        return cls(counts, [0] * count, range(count), columns=columns, capacity=capacity, groups=parts)
+        columns, centred, capacity = (len(getattr(groups[0], name)) for name in ("newton", "centring", "rows"))
+        like: Any = {"columns": columns, "centred": centred, "capacity": capacity, "groups": dict(enumerate(groups))}
+        return cls([len(group.factor) for group in groups], [0] * len(groups), range(len(groups)), **like)
 
     def with_flat(self, **arrays: Any) -> Groups:
         """Return the same groups with other arrays."""
@@ -251,8 +264,10 @@ class Groups:
             part(values, self._columns) for values in (flat.newton, flat.steady, flat.sums, flat.change)
         )
         of_group = flat.panels.reshape(-1, capacity, WIDE)[panels : panels + panels_of(n)]
-        sketch = part(flat.sketch, SKETCHES)
-        return Group(factor, newton, steady, sums, part(flat.rows, capacity), change, of_group, sketch)
+        sketch, centring = part(flat.sketch, SKETCHES), part(flat.centring, self._centred)
+        return Group(
+            factor, newton, steady, sums, part(flat.rows, capacity), change, of_group, sketch, centring=centring
+        )
 
     def tensors(self, waiting: int, is_working: bool = False) -> dict[str, Any]:
         """Return the arrays, with the upper triangles of the factors and the buffered rows.
@@ -265,9 +280,9 @@ class Groups:
         factors = [factor[_stored(len(factor), is_one)] for factor, is_one in zip(factors, is_diagonal, strict=True)]
         rows = [group.rows[:waiting].ravel() for group in self]
         change = {"change": self.flat.change.copy()} if is_working else {}
-        sketch = {"sketch": self.flat.sketch.copy()} if self.flat.sketch.any() else {}
+        filled = {name: getattr(self.flat, name).copy() for name in FILLED if getattr(self.flat, name).any()}
         to_step = {"factor": np.concatenate(factors), "diagonal": np.array(is_diagonal), "rows": np.concatenate(rows)}
-        return self.functions() | change | sketch | to_step
+        return self.functions() | change | filled | to_step
 
     def functions(self) -> dict[str, Any]:
         """Return the functions."""
@@ -290,9 +305,9 @@ class Groups:
         sizes = np.where(is_diagonal, self.counts, self.counts * (self.counts + 1) // 2)
         factor = tensor_file.require_tensor(tensors, "factor", np.float32, (int(sizes.sum()),))
         rows = tensor_file.require_tensor(tensors, "rows", np.float32, (waiting * n,))
-        if "sketch" in tensors:
-            shape = (SKETCHES * n,)
-            self.flat.sketch[:] = tensor_file.require_tensor(tensors, "sketch", np.float32, shape)
+        for name in [name for name in FILLED if name in tensors]:
+            array = getattr(self.flat, name)
+            array[:] = tensor_file.require_tensor(tensors, name, array.dtype.type, array.shape)
         for group, is_one, size in zip(self, is_diagonal, sizes, strict=True):
             count = len(group.factor)
             group.factor[_stored(count, is_one)], factor = factor[:size], factor[size:]
@@ -310,19 +325,19 @@ MIXTURE = types.NamedTuple(
         NUMBERS_TYPE, types.int64[:, ::1], types.int64[::1], _VECTOR, _VECTOR, _MATRIX, _VECTOR, _MATRIX, _VECTOR,
         _VECTOR, _VECTOR, _VECTOR, _VECTOR, _VECTOR, types.float32[::1], types.float32[::1], _VECTOR, _VECTOR,
         types.float32[::1], _VECTOR, METRIC, PAIRS, LINEAR, NEIGHBOURS_TYPE, _VECTOR, _VECTOR, _VECTOR,
-        types.float32[::1], _MATRIX, LAST_ROW,
+        types.float32[::1], _VECTOR, _MATRIX, LAST_ROW,
     ],
     MixtureState,
 )  # fmt: skip
 _SINGLES = types.float32[:, ::1]
 GROUP = types.NamedTuple(
-    [_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES], Group
+    [_SINGLES, _MATRIX, _MATRIX, _MATRIX, _SINGLES, _MATRIX, types.float32[:, :, ::1], _SINGLES, _MATRIX], Group
 )
 
 
 @inlined(allocates=False)
 def rows_per_group(numbers, rows, sums):  # type: ignore[no-untyped-def]
-    """Return the capacity of `rows` in examples."""
+    """Return the height of `rows`, or of another array, in each group."""
     return len(rows) // max(1, len(sums) // numbers.columns)
 
 
@@ -349,6 +364,7 @@ def group_of(state, g):  # type: ignore[no-untyped-def]
         _part(state.change, layout, g, columns),
         state.panels[first : first + panels * height * WIDE].reshape(panels, height, WIDE),
         _part(state.sketch, layout, g, SKETCHES),
+        centring=_part(state.centring, layout, g, rows_per_group(state.numbers[0], state.centring, state.sums)),
     )
 
 
@@ -381,20 +397,3 @@ def with_own_row(state: MixtureState) -> MixtureState:
     """Return the same mixture with separate arrays for the last row, for another thread or after another change."""
     functions, columns = state.last.f.shape
     return state._replace(last=no_row(len(state.last.z), functions, columns, len(state.neighbours.weights)))
-
-
-def weights_by_column(state: MixtureState) -> F64:
-    """Return v of all functions for each column of f, shape (functions, columns); the columns of a target have one."""
-    targets = len(state.numbers)
-    return np.repeat(state.weights.reshape(targets, -1).T, len(state.small) // targets, axis=1)
-
-
-def coefficients_of_groups(state: MixtureState) -> list[F64]:
-    """Return Σ v_k w_k over both functions of each group, shape (columns, n)."""
-    columns, weights, coefficients = len(state.small), weights_by_column(state)[:, :, None], []
-    for g, (n, before) in enumerate(state.layout[:, [COUNT, BEFORE]].tolist()):
-        here = slice(columns * before, columns * (before + n))
-        newton, steady = state.newton[here].reshape(columns, n), state.steady[here].reshape(columns, n)
-        v, u = weights[state.slots[[slots.NEWTON, slots.STEADY]] + g]
-        coefficients.append(v * newton + u * steady)
-    return coefficients

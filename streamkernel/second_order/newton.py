@@ -105,9 +105,12 @@ def read(state, z, f):  # type: ignore[no-untyped-def]
 
 @inlined(allocates=False)
 def learn(state, example, work):  # type: ignore[no-untyped-def]
-    """Buffer √ℓ''φ of each group, and add ℓ'φ to its gradient; w examples count for one of weight w."""
+    """Buffer √ℓ''φ of each group, and add ℓ'φ to its gradient, and ℓ''φ to the sums for other offsets; w examples count
+    for one of weight w.
+    """
     numbers, layout, z, columns = state.numbers[0], state.layout, state.last.z, work.g.shape[1]
     height, w = rows_per_group(numbers, state.rows, state.sums), example.weight
+    centred = rows_per_group(numbers, state.centring, state.sums)
     for g in range(len(layout)):
         k, n, curvature = state.slots[slots.NEWTON] + g, layout[g, COUNT], FLATTEST
         clip_derivatives(state, k, work.g)
@@ -121,6 +124,10 @@ def learn(state, example, work):  # type: ignore[no-untyped-def]
         for c in range(columns):
             at = columns * layout[g, BEFORE] + c * n
             vectors.add(state.sums[at : at + n], phi, w * work.g[k, c])
+        first = centred * layout[g, BEFORE] + centred // 2 * n
+        for j in range(centred // 2):
+            at, offset = first + j * n, work.targets.added[j - 1] if j > 0 else 1.0
+            vectors.add(state.centring[at : at + n], phi, w * curvature * offset)
 
 
 @inlined(allocates=False)
@@ -234,8 +241,8 @@ def begin_step(state):  # type: ignore[no-untyped-def]
 
         A ← ρˢA,   A ← A + ((1 - ρᵀ)λ + Tl)I,   with the gradient (1 - ρᵀ)λw
 
-    Groups at rest leave the examples out. Which groups rest in the next step is decided now, so that copies of one
-    model agree on the rows that were buffered when they were copied.
+    The sums for other offsets fade with A. Groups at rest leave the examples out. Which groups rest in the next step is
+    decided now, so that copies of one model agree on the rows that were buffered when they were copied.
     """
     numbers, layout = state.numbers[0], state.layout
     numbers.working, numbers.worked_at, numbers.worked_k_xx = numbers.buffered, numbers.examples, numbers.step_k_xx
@@ -243,13 +250,21 @@ def begin_step(state):  # type: ignore[no-untyped-def]
     for g in range(len(layout)):
         if layout[g, COUNT] > 0:
             group, is_left_out = group_of(state, g), state.sampled[g, RESTS_FROM] > 0.0
+            half = len(group.centring) // 2
             state.sampled[g, RESTS_FROM] = numbers.worked_at if is_at_rest(state, g) else 0
             if is_left_out:
                 state.sampled[g, TAKEN] = AT_REST
                 state.sampled[g, RESTED] += numbers.working
                 group.sums[:] = 0.0
+                group.centring[half:] = 0.0
                 continue
-            pull = numbers.working * numbers.l2 + _fading(state, g)[1]
+            left, prior, _ = _fading(state, g)
+            pull = numbers.working * numbers.l2 + prior
+            for j in range(half):
+                if left < 1.0:
+                    vectors.multiply(group.centring[j], left)
+                vectors.add(group.centring[j], group.centring[half + j], 1.0)
+                group.centring[half + j] = 0.0
             for c in range(len(group.sums)):
                 for j in range(layout[g, COUNT]):
                     group.change[c, j] = group.sums[c, j]

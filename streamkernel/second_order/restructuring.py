@@ -139,8 +139,9 @@ def _with_others(old: Group, changed: Any, prior: float) -> Group:
     factor, newton = without(np.asarray(old.factor, np.float64), old.newton, np.flatnonzero(gone), prior)
     np.fill_diagonal(factor, np.maximum(factor.diagonal(), SMALLEST))
     steady, sums = np.where(gone, 0.0, old.steady), np.where(gone, 0.0, old.sums)
-    rows = np.where(gone, np.float32(0.0), old.rows)
-    return old._replace(factor=factor.astype(np.float32), newton=newton, steady=steady, sums=sums, rows=rows)
+    rows, centring = np.where(gone, np.float32(0.0), old.rows), np.where(gone, 0.0, old.centring)
+    new = old._replace(newton=newton, steady=steady, sums=sums, rows=rows, centring=centring)
+    return new._replace(factor=factor.astype(np.float32))
 
 
 def _losses(now: Arrangement) -> F64:
@@ -313,7 +314,7 @@ def with_restart(now: Arrangement, arranger: Arranger, kernel: Kernel, groups: S
     for g in [*begun, *forgetting]:
         if g not in past:
             old = kept[g]
-            kept[g] = Group.empty(len(old.factor), len(old.newton), len(old.rows))._replace(steady=old.steady)
+            kept[g] = old.emptied(len(old.factor))._replace(steady=old.steady)
     sharing = [g for g in range(arranger.ordinary, len(table)) if table[g, 1] in past]  # with the same constant steps
     for g in sharing:
         kept[g] = kept[g]._replace(steady=np.zeros_like(kept[g].steady))

@@ -18,7 +18,6 @@ from streamkernel.jit import compiled
 from streamkernel.learners import span
 from streamkernel.second_order import square_root
 from streamkernel.second_order.mixture import SecondOrderLearner
-from streamkernel.second_order.mixture_state import Group
 from streamkernel.second_order.slots import NEWTON, SMALL, STEADY
 from streamkernel.second_order.weights import positive_weights
 from streamkernel.solvers.progress import Tell
@@ -160,7 +159,7 @@ def _mixture(old: SecondOrderLearner, rows: Rows, y: F64, keep: float, tell: Tel
     of_groups: dict[int, I64] = {}
     for g, (group, (first, n, *_, owner)) in enumerate(zip(old.groups, old.groups.layout.tolist(), strict=True)):
         block, blocks = first // old.outputs, n // old.outputs
-        small = Group.empty(blocks * smaller * old.directions.plan.outputs, old.columns, old.room)
+        small = group.emptied(blocks * smaller * old.directions.plan.outputs)
         groups.append(small)
         if not n:
             continue

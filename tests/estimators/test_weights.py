@@ -44,6 +44,7 @@ from streamkernel.estimators.targets import LARGEST_WEIGHT
 from streamkernel.features.rows import Rows
 from streamkernel.first_order.expansion import FirstOrderLearner
 from streamkernel.kernels import Gaussian
+from streamkernel.merging import second_order
 from streamkernel.second_order.mixture import SecondOrderLearner
 from streamkernel.step_sizes import Constant
 from streamkernel.upkeep.work import refit
@@ -91,6 +92,28 @@ def test_a_newton_step_takes_an_example_of_weight_2_as_two(loss):
     assert np.allclose(once.newton, both.newton, rtol=1e-5, atol=1e-5)  # the factors are float32
     gram, expected = (group.factor.T @ group.factor for group in (once, both))
     assert np.allclose(gram, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_the_sums_of_a_regressor_count_weights_as_repeated_examples():
+    """Σ wφφᵀ, Σ wφ and Σ wyφ, if no gradient is clipped, as here; the offsets differ in between."""
+    generator = np.random.default_rng(4)
+    X, times = generator.uniform(-1.0, 1.0, (400, 3)), [1, 1, 1, 1, *generator.integers(1, 4, 396).tolist()]
+    ys = [12.0, -12.0, *(np.sin(3.0 * X[2:, 0]) + X[2:, 1] * X[2:, 2]).tolist()]
+    once, both = (
+        KernelRegressor(Gaussian(1.0), learner=learners.Newton(forgetting=1.0), max_features=64) for _ in range(2)
+    )
+    for x, y, w in zip(as_dicts(X), ys, times, strict=True):
+        once.learn_one(x, y, w)
+        for _ in range(w):
+            both.learn_one(x, y)
+    part, other = (second_order.summarize(model._learner) for model in (once, both))
+    sizes = [len(gram) for gram in part.grams if len(gram)]
+    assert len(sizes) == 4
+    for g in range(4):
+        assert part.grams[g] == pytest.approx(other.grams[g], abs=1e-4 * np.abs(other.grams[g]).max())
+        assert part.centring[g][0] == pytest.approx(other.centring[g][0], rel=1e-9, abs=1e-9)
+        of_targets, expected = (one.moments[g][0] + one.centring[g][1] for one in (part, other))
+        assert of_targets == pytest.approx(expected, abs=1e-5 * np.abs(expected).max())
 
 
 def test_a_gradient_is_multiplied_by_the_weight():

@@ -457,6 +457,124 @@ def test_models_of_a_few_events(lengths):
     assert merged.n_steps == at + 50
 
 
+# --- models as users build them -----------------------------------------------------------------------------------
+
+
+def rising(n, rise):
+    """Return inputs, targets whose level rises, and weights; no derivative is larger than the first ones."""
+    xs, ys = stream(n)
+    ys = (np.array(ys) + rise * np.linspace(0.0, 1.0, n)).tolist()
+    ys[:2] = 12.0, -12.0
+    return xs, ys, [1.0, 1.0, *np.random.default_rng(1).choice([0.5, 1.0, 3.0], n - 2).tolist()]
+
+
+def learn_weighted(model, xs, ys, ws):
+    for x, y, w in zip(xs, ys, ws, strict=True):
+        model.learn_one(x, y, w)
+    return model
+
+
+def functions_and_ridges(model, xs, ys, ws, seen):
+    """Return the Newton functions that forget nothing, and ridge regressions on the targets less their mean, at `xs`.
+
+    `seen` are the numbers of each event among the events of its model; the first ones add a block each.
+    """
+    model._learner.settle()
+    f, y, w = model._learner, np.array(ys), np.array(ws)
+    offset = np.average(y, weights=w)
+    assert f.numbers["offset"] == pytest.approx(offset, abs=1e-9)
+    blocks, found = embedded(f, xs).reshape(len(xs), -1, f.outputs), []
+    has_begun = np.array(seen)[:, None] >= np.arange(blocks.shape[1])
+    phi, root = (blocks * has_begun[:, :, None]).reshape(len(xs), -1), np.sqrt(w)
+    for g, group in enumerate(f.groups):
+        if f.arrays.kept[g] == 1.0 and group.newton.size:
+            first, n = f.groups.layout[g, :2]
+            z = phi[:, first : first + n]
+            found.append((z @ group.newton[0], z @ ridge(root[:, None] * z, root * (y - offset), f.prior(g))))
+    assert all(np.std(expected) > 0.5 for _, expected in found)
+    return found
+
+
+def check_ridges(groups, model, *events):
+    found = functions_and_ridges(model, *events)
+    assert len(found) == groups
+    for function, expected in found:
+        assert function == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("in_turns", [False, True])
+@pytest.mark.parametrize("rise", [0.0, 3.0])
+@pytest.mark.parametrize(
+    ("learner", "groups"),
+    [(learners.Newton(joint=True), 1), (learners.Newton(forgetting=1.0), 4), ("newton", 4)],
+    ids=["joint", "forgets nothing", "default"],
+)
+def test_regressors_merged_in_rounds_are_ridge_regressions(learner, groups, rise, in_turns):
+    """Whichever model learned which event, and with targets that rise: replicas have other means of the targets."""
+    xs, ys, ws = rising(901, rise)
+    model = KernelRegressor(kernels.Gaussian(1.0), learner=learner, max_features=64)
+    learn_weighted(model, xs[:301], ys[:301], ws[:301])
+    for at in (301, 601):
+        base, replicas = pickle.loads(pickle.dumps(model)), []
+        for i in range(3):
+            own = slice(at + i, at + 300, 3) if in_turns else slice(at + 100 * i, at + 100 * (i + 1))
+            replicas.append(learn_weighted(pickle.loads(pickle.dumps(model)), xs[own], ys[own], ws[own]))
+        model = replicas[0].merge(*replicas[1:], base=base)
+    check_ridges(groups, model, xs, ys, ws, range(901))
+
+
+def test_regressors_without_a_base_are_one_ridge_regression():
+    xs, ys, ws = rising(780, 3.0)
+    for at in (260, 520):
+        ys[at : at + 2], ws[at : at + 2] = ys[:2], ws[:2]
+    parts = [slice(0, 260), slice(260, 520), slice(520, 780)]
+    first, *others = (
+        learn_weighted(
+            KernelRegressor(kernels.Gaussian(1.0), learner=learners.Newton(joint=True), max_features=64),
+            xs[part], ys[part], ws[part],
+        )
+        for part in parts
+    )  # fmt: skip
+    check_ridges(1, first.merge(*others), xs, ys, ws, np.arange(780) % 260)
+
+
+def test_linear_functions_merged_from_a_base_are_one_models():
+    """In a model without arguments but `forgetting`: the constant follows the mean of the targets."""
+    xs, ys, ws = rising(900, 3.0)
+    one = KernelRegressor(learner=learners.Newton(forgetting=1.0), max_features=64)
+    learn_weighted(one, xs[:300], ys[:300], ws[:300])
+    told, base = pickle.dumps(one), pickle.loads(pickle.dumps(one))
+    replicas = [learn_weighted(pickle.loads(told), xs[i::3], ys[i::3], ws[i::3]) for i in (300, 301, 302)]
+    learn_weighted(one, xs[300:], ys[300:], ws[300:])
+    merged = replicas[0].merge(*replicas[1:], base=base)
+    w, expected = (model._learner.arrays.linear.w[0] for model in (merged, one))
+    assert np.abs(expected).max() > 0.1
+    assert w == pytest.approx(expected, abs=1e-9)
+
+
+def test_one_regressor_differs_by_a_quarter_of_a_steady_rise():
+    """It learns each target less the mean so far, which is on average a quarter of the rise below the mean of all."""
+    xs, ys, ws = rising(901, 3.0)
+    model = KernelRegressor(kernels.Gaussian(1.0), learner=learners.Newton(forgetting=1.0), max_features=64)
+    for function, expected in functions_and_ridges(learn_weighted(model, xs, ys, ws), xs, ys, ws, range(901)):
+        assert np.mean(function - expected) == pytest.approx(0.75, abs=0.1)
+
+
+def test_sums_for_other_offsets_are_forgotten_as_the_moments_are():
+    """What a group has of targets without an offset follows the printed steps, in which the targets are raw."""
+    xs, ys, _ = rising(600, 3.0)
+    f = feed(mixture(forgetting=0.99, intercept=state.MEAN), xs, ys)
+    part = second_order.summarize(f)
+    lam, n = f.prior(0), len(part.grams[0])
+    eye, zeros = lam * np.eye(n), np.zeros(n)
+    _, moment, *_ = faded(f, xs, ys, eye, zeros, 0, 0.99, 0.0, lam)
+    _, counts, *_ = faded(f, xs, [1.0] * len(xs), eye, zeros, 0, 0.99, 0.0, lam)
+    of_ones, of_offsets = part.centring[0]
+    assert of_ones == pytest.approx(counts, rel=1e-6, abs=1e-5)
+    assert part.moments[0][0] + of_offsets == pytest.approx(moment, rel=1e-3, abs=1e-3 * np.abs(moment).max())
+    assert np.abs(of_offsets).max() > 0.1 * np.abs(moment).max()
+
+
 # --- whole models -------------------------------------------------------------------------------------------------
 
 MODELS = {

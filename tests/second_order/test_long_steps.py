@@ -50,7 +50,7 @@ def with_large_group(model):
 def large():
     """Return a model amid a long step."""
     model = learn(KernelClassifier(), XS[:SINCE], YS[:SINCE])
-    assert model._learner.room == newton.LONGEST_BATCH
+    assert len(model._learner.groups[0].rows) == newton.LONGEST_BATCH
     assert model._learner._live.groups.counts.max() < newton.MANY
     with_large_group(model)
     learn(model, XS[SINCE:AMID], YS[SINCE:AMID])
@@ -70,7 +70,7 @@ def steps_of(model, first, last):
 
 def test_steps_are_longer_with_a_large_group(large):
     model = copy.deepcopy(large)
-    assert model._learner.room == newton.LONGEST_OF_MANY
+    assert len(model._learner.groups[0].rows) == newton.LONGEST_OF_MANY
     found = steps_of(model, AMID, AMID + 600)
     assert set(np.diff(found).tolist()) == {newton.LONGEST_OF_MANY}
 
@@ -130,9 +130,9 @@ def test_merging_knows_what_long_steps_have_left_of_a_group(large, more):
 
 
 def test_a_group_with_another_capacity_has_the_same_rows():
-    group = Group.empty(20, columns=1, room=16)
+    group = Group.empty(20, columns=1, centred=0, room=16)
     group.rows[:], group.panels[:] = 1.0, 2.0
-    more, less = (Groups([20], [0], [0], columns=1, capacity=most, groups={0: group})[0] for most in (24, 8))
+    more, less = (Groups([20], [0], [0], columns=1, centred=0, capacity=most, groups={0: group})[0] for most in (24, 8))
     assert (more.rows[:16] == 1.0).all()
     assert (more.panels[:, :16] == 2.0).all()
     assert not more.rows[16:].any()
