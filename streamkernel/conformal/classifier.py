@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -92,8 +93,9 @@ class ConformalClassifier(ConformalWrapper, base.Classifier):
 
 
 def improbability(y: Any, probabilities: Mapping[Any, float]) -> float:
-    """Return 1 minus the probability of a label, which is 0 for an unknown label."""
-    return 1.0 - float(probabilities.get(y, 0.0))
+    """Return 1 minus the probability of a label, which is 0 for an unknown label and counts as 0 if it is NaN."""
+    probability = float(probabilities.get(y, 0.0))
+    return 1.0 if math.isnan(probability) else 1.0 - probability
 
 
 def labels_within(probabilities: Mapping[Any, float], threshold: float) -> set[Any]:

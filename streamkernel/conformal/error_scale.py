@@ -15,16 +15,27 @@ from streamkernel.estimators.regressor import KernelRegressor
 FEATURES = 64
 """Random features of a new model; it grows as others do."""
 
+SPAN = 1000
+"""Recent errors whose mean is the unit of errors."""
+
+LEAST = 0.1
+"""An error counts as at least this part of the mean, so that errors of 0 do not end in intervals of width 0."""
+
 MOST = 4.0
-"""The largest step of log σ, so that a single outlier widens few intervals."""
+"""The largest step of log ρ, so that a single outlier widens few intervals."""
+
+RANGE = 3.0
+"""The largest absolute value of log ρ."""
 
 
 class ErrorScale:
-    """The expected absolute error σ(x) of a prediction: a Gamma regression with a logarithmic link.
+    """How many times as large as the mean error an error is expected to be, ρ(x): a Gamma regression with a log link.
 
-    For σ = σ₀ exp(f(x)), the negative log-likelihood of an error e is log σ + e/σ. Its gradient in f is 1 - e/σ, and
-    its Fisher information is 1, so that a step of iteratively reweighted least squares has the target f + e/σ - 1. A
-    regressor learns f from these targets; σ₀ is the first error. σ is σ₀ for features that the regressor refuses.
+    For ρ = exp(f(x)) and the mean m of recent errors, the negative log-likelihood of an error e is log ρ + e/mρ. Its
+    gradient in f is 1 - e/mρ, and its Fisher information is 1, so that a step of iteratively reweighted least squares
+    has the target f + e/mρ - 1. A regressor f learns these targets. ρ is 1 for features that the regressor refuses.
+
+    A score is e/ρ(x), which has the unit of the errors: if all errors grow, only the threshold follows.
 
     References
     ----------
@@ -36,47 +47,37 @@ class ErrorScale:
     >>> scale = ErrorScale()
     >>> for i in range(400):
     ...     score = scale.learn({"hour": i % 2}, error=9.0 if i % 2 else 1.0)
-    >>> round(scale.at({"hour": 1})), round(scale.at({"hour": 0})), round(score)
-    (9, 1, 1)
+    >>> round(scale.at({"hour": 1}), 1), round(scale.at({"hour": 0}), 1), round(score)
+    (1.8, 0.2, 5)
     """
 
     def __init__(self) -> None:
-        self.log_first: float | None = None
+        self.n, self.mean = 0, 0.0
         self.log_ratio = KernelRegressor(max_features=FEATURES)
 
     def at(self, x: Mapping[Any, Any]) -> float:
-        """Return σ(x); 1 before the first error that is not 0."""
-        if self.log_first is None:
+        """Return ρ(x)."""
+        try:
+            logarithm = float(self.log_ratio.predict_one(x))
+        except (InputError, TypeError):  # the model may read other features, and others than dictionaries
             return 1.0
-        return _exp(self.log_first + self._log_ratio_at(x))
+        return math.exp(min(max(logarithm, -RANGE), RANGE))
 
     def learn(self, x: Mapping[Any, Any], error: float) -> float:
-        """Return the score e/σ(x) of an absolute error, and learn the error if it is finite."""
+        """Return the score e/ρ(x) of an absolute error, and learn the error if it is finite."""
         if not math.isfinite(error):
             return error
-        if self.log_first is None:
-            self.log_first = math.log(error) if error > 0.0 else None
-            return float(error > 0.0)
-        before = self._log_ratio_at(x)
-        score = error / _exp(self.log_first + before)
-        with suppress(InputError):
-            self.log_ratio.learn_one(x, before + min(score - 1.0, MOST))
-        return score
+        self.n += 1
+        self.mean += (error - self.mean) / min(self.n, SPAN)
+        ratio = self.at(x)
+        if self.mean > 0.0:
+            excess = max(error / self.mean, LEAST) / ratio - 1.0
+            with suppress(InputError, TypeError):
+                self.log_ratio.learn_one(x, math.log(ratio) + min(excess, MOST))
+        return error / ratio
 
     def to_predict(self) -> ErrorScale:
         """Return a copy that does not learn, which any number of threads may ask."""
         twin = copy.copy(self)
         twin.log_ratio = prediction_copy(self.log_ratio)
         return twin
-
-    def _log_ratio_at(self, x: Mapping[Any, Any]) -> float:
-        """Return f(x)."""
-        try:
-            return float(self.log_ratio.predict_one(x))
-        except InputError:
-            return 0.0
-
-
-def _exp(logarithm: float) -> float:
-    """Return a finite positive number."""
-    return math.exp(min(max(logarithm, -700.0), 700.0))

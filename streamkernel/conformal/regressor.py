@@ -33,11 +33,11 @@ class Interval(NamedTuple):
 class ConformalRegressor(ConformalWrapper, base.Regressor):
     """Intervals around a regressor's predictions that hold a share of the targets, also where the stream drifts.
 
-    The interval is the prediction ± qσ(x). σ(x) is the expected absolute error, which a kernel regressor learns as a
-    function of the features, so that intervals are wide where errors are large. q is a quantile of the recent errors,
-    each divided by σ(x); both were made before the example was learned. The quantile's level adapts: intervals grow
-    after a miss and shrink after a hit, by a step size that is chosen among eight from recent examples (DtACI). So the
-    requested share is reached in the long run without any assumption about the stream.
+    The interval is the prediction ± qρ(x). ρ(x) is the expected absolute error over the mean of recent ones, which a
+    kernel regressor learns as a function of the features, so that intervals are wide where errors are large. q is a
+    quantile of recent errors, each divided by its ρ(x); both were made before the example was learned. The quantile's
+    level adapts: intervals grow after a miss and shrink after a hit, by a step size that is chosen among eight from
+    recent examples (DtACI). So the requested share is reached in the long run without any assumption about the stream.
 
     Parameters
     ----------
@@ -61,6 +61,8 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
     """
 
     _kind = base.Regressor
+    _scale: ErrorScale | None = None
+    """``None`` in a model from a file from before there was a scale."""
 
     def __init__(self, model: base.Regressor, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)
@@ -77,15 +79,18 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
         x : dict
             The features by name, as for the model.
         """
-        (prediction, scale), threshold = self._with_threshold(
-            lambda x: (self.model.predict_one(x), self._scale.at(x)), x
+        scale = self._scale
+        (prediction, ratio), threshold = self._with_threshold(
+            lambda x: (self.model.predict_one(x), 1.0 if scale is None else scale.at(x)), x
         )
-        return interval_around(prediction, scale * threshold)
+        return interval_around(prediction, ratio * threshold)
 
     def _distance(self, x: Mapping[Hashable, Any], y: Any) -> float:
         return absolute_error(as_target(y), self.model.predict_one(x))
 
     def _score(self, x: Mapping[Hashable, Any], distance: float) -> float:
+        if self._scale is None:
+            self._scale = ErrorScale()
         return self._scale.learn(x, distance)
 
     @classmethod
@@ -97,7 +102,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
 def absolute_error(y: float, prediction: float) -> float:
     """Return the absolute error of a prediction; ∞ if the prediction is not finite."""
-    error = abs(y - prediction)
+    error = float(abs(y - prediction))
     return error if math.isfinite(error) else math.inf
 
 

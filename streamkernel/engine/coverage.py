@@ -57,10 +57,10 @@ class Coverage:
 
     The width of an interval or set is the threshold at the time of the prediction. A label is compared with the
     interval of its prediction, and its distance from the prediction is the next score. So delayed labels update the
-    threshold when they arrive. Distances of numbers are divided by their expected size, which is learned from the
-    features `x`; these are ``None`` on a cluster, whose intervals are equally wide for all features. `target` is the
-    requested share of labels inside, between 0 and 1. `judged` and `inside` is the number of labels compared with their
-    intervals, and of labels inside.
+    threshold when they arrive. Distances of numbers are divided by their expected size over the mean, which is learned
+    from the features `x`; these are ``None`` on a cluster, whose intervals are equally wide for all features. `target`
+    is the requested share of labels inside, between 0 and 1. `judged` and `inside` is the number of labels compared
+    with their intervals, and of labels inside.
 
     References
     ----------
@@ -88,9 +88,7 @@ class Coverage:
 
     def threshold(self, x: Features | None) -> Any:
         """Return the largest distance of a label inside the interval or set of a current answer."""
-        if self._scale is None:
-            return self._scores.threshold()
-        return math.inf if x is None else self._scores.threshold() * self._scale.at(x)
+        return self._scores.threshold() * (1.0 if x is None or self._scale is None else self._scale.at(x))
 
     def to_predict(self) -> Coverage:
         """Return a copy with the same thresholds, which any number of threads may ask."""
@@ -115,10 +113,8 @@ class Coverage:
         self.judged += 1
         self.inside += is_inside
         self._recent.append((is_inside, size))
-        is_scaled = x is not None and not self._is_of_labels
-        if is_scaled != (self._scale is not None):  # the first label, or a run that moves to or from a cluster
-            self._scale, self._scores = ErrorScale() if is_scaled else None, RollingScores(self.target, SCORES)
-        if x is not None and self._scale is not None:
+        if x is not None and not self._is_of_labels:
+            self._scale = self._scale or ErrorScale()
             take_texts(self._scale.log_ratio, x)
             distance = self._scale.learn(x, distance)
         self._scores.update(distance)
