@@ -29,7 +29,7 @@ RANGE = 3.0
 
 
 class ErrorScale:
-    """How many times as large as the mean error an error is expected to be, ρ(x): a Gamma regression with a log link.
+    """The expected absolute error over the mean error, ρ(x): a Gamma regression with a logarithmic link.
 
     For ρ = exp(f(x)) and the mean m of recent errors, the negative log-likelihood of an error e is log ρ + e/mρ. Its
     gradient in f is 1 - e/mρ, and its Fisher information is 1, so that a step of iteratively reweighted least squares
