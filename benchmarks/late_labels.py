@@ -24,11 +24,11 @@ TARGET = 0.9
 class ByGivenInterval(Coverage):
     """The offset of the level takes its step by the interval that was given."""
 
-    def judge(self, y: Any, answer: Any) -> None:
+    def judge(self, x: Any, y: Any, answer: Any) -> None:
         """Learn from a label."""
         level = self._scores._level
         before, is_missed = level.offset, abs(y - answer[0]) > answer[2]
-        super().judge(y, answer)
+        super().judge(x, y, answer)
         if level.offset != before:
             level.offset = before + OFFSET_STEP * (level.alpha - is_missed)
 
@@ -49,11 +49,11 @@ def measured(coverage: Coverage, drift: str, delay: int, n: int) -> list[str]:
     chance, waiting = random.Random(1), deque[tuple[float, Any]]()
     infinite = 0
     for deviation in deviations(drift, n):
-        threshold = coverage.threshold()
+        threshold = coverage.threshold(None)
         infinite += threshold == math.inf and coverage.judged > 0
         waiting.append((chance.gauss(0.0, deviation), (0.0, None, threshold)))
         if len(waiting) > delay:
-            coverage.judge(*waiting.popleft())
+            coverage.judge(None, *waiting.popleft())
     return [f"{coverage.inside / coverage.judged:.3f}", f"{infinite / n:.3f}"]
 
 

@@ -75,7 +75,7 @@ def test_an_interval_is_as_wide_as_those_of_the_run(n: int) -> None:
     status, answer = served.ask({"x": X})
     coverage, predicted = served.engine.parts.processor.coverage, served.engine.model.predict_one(X)
     assert coverage is not None
-    expected = region((predicted, None), coverage.threshold())
+    expected = region((predicted, None), coverage.threshold(X))
     assert (status, answer["prediction"]) == (200, predicted)
     assert (answer["lower"], answer["upper"]) == ((None, None) if n == 5 else (expected["lower"], expected["upper"]))
     Draft202012Validator(ANSWER).validate(answer)
@@ -85,7 +85,7 @@ def test_a_set_has_the_likely_labels() -> None:
     served = Served(KernelClassifier(**SMALL), records(lambda z: z > 0.0), metrics.Accuracy(), coverage=0.7)
     _, answer = served.ask({"x": [X, {"a": 0.0, "b": 0.0}]})
     assert served.engine.parts.processor.coverage is not None
-    threshold = served.engine.parts.processor.coverage.threshold()
+    threshold = served.engine.parts.processor.coverage.threshold(X)
     for found in answer["predictions"]:
         Draft202012Validator(ANSWER).validate(found)
         likely = [label for label, p in found["probabilities"].items() if 1.0 - p <= threshold]

@@ -82,8 +82,7 @@ def served(states: Path, tmp_path_factory: Any) -> Iterator[ServerProcess]:
 
 def test_answers_are_those_of_the_run(engine: Any, served: ServerProcess) -> None:
     engine.publisher.publish(engine.model, engine.parts.processor.examples, 300)
-    threshold = engine.parts.processor.coverage.threshold()
-    expected = engine.publisher.newest._replace(threshold=threshold).answer(X)
+    expected = engine.publisher.newest._replace(coverage=engine.parts.processor.coverage).answer(X)
     status, headers, answer = served.ask("POST", "/predict", {"x": X | {"y": True}})
     assert (status, headers["streamkernel-events"], answer["prediction"]) == (200, "300", expected["prediction"])
     assert answer["probabilities"] == {str(label).lower(): p for label, p in expected["probabilities"].items()}
