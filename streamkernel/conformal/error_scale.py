@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from river import compose
+
+from streamkernel import learners
 from streamkernel.errors import InputError
+from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.internals import prediction_copy
 from streamkernel.estimators.regressor import KernelRegressor
 
 FEATURES = 64
-"""Random features of a new model; it grows as others do."""
+"""Random features of a new second-order model; it grows as others do."""
 
 SPAN = 1000
 """Recent errors whose mean is the unit of errors."""
@@ -35,7 +39,8 @@ class ErrorScale:
     gradient in f is 1 - e/mρ, and its Fisher information is 1, so that a step of iteratively reweighted least squares
     has the target f + e/mρ - 1. A regressor f learns these targets. ρ is 1 for features that the regressor refuses.
 
-    A score is e/ρ(x), which has the unit of the errors: if all errors grow, only the threshold follows.
+    A score is e/ρ(x), which has the unit of the errors: if all errors grow, only the threshold follows. f takes
+    second-order steps, or with `first_order` shorter ones, beside a model whose steps are as short.
 
     References
     ----------
@@ -51,9 +56,9 @@ class ErrorScale:
     (1.8, 0.2, 5)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, first_order: bool = False) -> None:
         self.n, self.mean = 0, 0.0
-        self.log_ratio = KernelRegressor(max_features=FEATURES)
+        self.log_ratio = KernelRegressor(learner="dsg") if first_order else KernelRegressor(max_features=FEATURES)
 
     def at(self, x: Mapping[Any, Any]) -> float:
         """Return ρ(x)."""
@@ -81,3 +86,15 @@ class ErrorScale:
         twin = copy.copy(self)
         twin.log_ratio = prediction_copy(self.log_ratio)
         return twin
+
+
+def takes_first_order_steps(model: Any) -> bool:
+    """Return whether a model, or the last step of a pipeline, is a kernel model with first-order steps.
+
+    Examples
+    --------
+    >>> takes_first_order_steps(KernelRegressor(learner="dsg")), takes_first_order_steps(KernelRegressor())
+    (True, False)
+    """
+    last = list(model.steps.values())[-1] if isinstance(model, compose.Pipeline) else model
+    return isinstance(last, KernelModel) and isinstance(last.learner_, learners.DSG)

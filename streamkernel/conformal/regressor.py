@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from river import base
 
-from streamkernel.conformal.error_scale import ErrorScale
+from streamkernel.conformal.error_scale import ErrorScale, takes_first_order_steps
 from streamkernel.conformal.rolling_scores import CONFORMAL, ConformalWrapper
 from streamkernel.documentation import documented
 from streamkernel.estimators.targets import as_target
@@ -66,7 +66,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
     def __init__(self, model: base.Regressor, coverage: float = 0.9, window: int = 250) -> None:
         super().__init__(model, coverage, window)
-        self._scale = ErrorScale()
+        self._scale = ErrorScale(first_order=takes_first_order_steps(model))
 
     def predict_interval_one(self, x: Mapping[Hashable, Any]) -> Interval:
         """Return the interval for one example, around the model's prediction.
@@ -90,7 +90,7 @@ class ConformalRegressor(ConformalWrapper, base.Regressor):
 
     def _score(self, x: Mapping[Hashable, Any], distance: float) -> float:
         if self._scale is None:
-            self._scale = ErrorScale()
+            self._scale = ErrorScale(first_order=takes_first_order_steps(self.model))
         return self._scale.learn(x, distance)
 
     @classmethod

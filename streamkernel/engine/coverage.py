@@ -77,9 +77,9 @@ class Coverage:
     0.666...
     """
 
-    def __init__(self, target: float) -> None:
+    def __init__(self, target: float, *, first_order: bool = False) -> None:
         check_options(target, SCORES)
-        self.target = target
+        self.target, self._first_order = target, first_order
         self.judged = self.inside = 0
         self._scale: ErrorScale | None = None
         self._scores = RollingScores(target, SCORES)
@@ -114,7 +114,7 @@ class Coverage:
         self.inside += is_inside
         self._recent.append((is_inside, size))
         if x is not None and not self._is_of_labels:
-            self._scale = self._scale or ErrorScale()
+            self._scale = self._scale or ErrorScale(first_order=self._first_order)
             take_texts(self._scale.log_ratio, x)
             distance = self._scale.learn(x, distance)
         self._scores.update(distance)
@@ -147,7 +147,7 @@ class Coverage:
 
     def restored(self, state: Mapping[str, Any] | None) -> Coverage:
         """Return coverage restored from the result of `state`, or a new one if that had another target."""
-        restored = Coverage(self.target)
+        restored = Coverage(self.target, first_order=self._first_order)
         if state is None or state["target"] != self.target:
             return restored
         restored.judged, restored.inside = state["judged"], state["inside"]
@@ -173,9 +173,9 @@ class CoverageByTarget:
     {'lower': {'a': 8.0, 'b': 5.0}, 'upper': {'a': 12.0, 'b': 5.0}}
     """
 
-    def __init__(self, target: float, names: Iterable[str]) -> None:
+    def __init__(self, target: float, names: Iterable[str], *, first_order: bool = False) -> None:
         self.target = target
-        self._own = {name: Coverage(target) for name in names}
+        self._own = {name: Coverage(target, first_order=first_order) for name in names}
 
     def threshold(self, x: Features | None) -> dict[str, float]:
         """Return the threshold of each target."""
@@ -217,9 +217,13 @@ class CoverageByTarget:
         return restored
 
 
-def coverage_of(target: float, label: str | tuple[str, ...]) -> Coverage | CoverageByTarget:
-    """Return the coverage of one label, or of several."""
-    return Coverage(target) if isinstance(label, str) else CoverageByTarget(target, label)
+def coverage_of(
+    target: float, label: str | tuple[str, ...], *, first_order: bool = False
+) -> Coverage | CoverageByTarget:
+    """Return the coverage of one label, or of several, beside a model whose steps are of first or second order."""
+    if isinstance(label, str):
+        return Coverage(target, first_order=first_order)
+    return CoverageByTarget(target, label, first_order=first_order)
 
 
 class RoundCoverage(Coverage):

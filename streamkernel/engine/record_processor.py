@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from river import base, metrics
 
+from streamkernel.conformal.error_scale import takes_first_order_steps
 from streamkernel.connectors import Event, Refusal
 from streamkernel.engine.challengers import Challengers
 from streamkernel.engine.coverage import coverage_of, region
@@ -96,7 +97,8 @@ class RecordProcessor:
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.defers_probabilities = reads_probabilities and not needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
-        self.labels, self.coverage = labels, None if coverage is None else coverage_of(coverage, label)
+        self.labels, first_order = labels, takes_first_order_steps(model)
+        self.coverage = None if coverage is None else coverage_of(coverage, label, first_order=first_order)
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0

