@@ -16,11 +16,10 @@ from river import compose
 from streamkernel import tensor_file, upkeep
 from streamkernel.commands.process import expected_errors
 from streamkernel.connectors import FileSource
-from streamkernel.engine.pipelines import last_step
 from streamkernel.errors import InputError
 from streamkernel.estimators import model_merging
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import check_example, check_task
+from streamkernel.estimators.internals import check_example, check_task, last_step
 from streamkernel.estimators.regressor import KernelRegressor
 from streamkernel.persistence import load, save
 from streamkernel.solvers.progress import progress

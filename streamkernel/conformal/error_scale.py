@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from river import compose
-
 from streamkernel import learners
 from streamkernel.errors import InputError
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import prediction_copy
+from streamkernel.estimators.internals import last_step, prediction_copy
 from streamkernel.estimators.regressor import KernelRegressor
 
 FEATURES = 64
@@ -96,5 +94,5 @@ def takes_first_order_steps(model: Any) -> bool:
     >>> takes_first_order_steps(KernelRegressor(learner="dsg")), takes_first_order_steps(KernelRegressor())
     (True, False)
     """
-    last = list(model.steps.values())[-1] if isinstance(model, compose.Pipeline) else model
+    last = last_step(model)
     return isinstance(last, KernelModel) and isinstance(last.learner_, learners.DSG)

@@ -10,6 +10,7 @@ from river import base, compose
 from streamkernel.errors import InputError, NotFittedError
 from streamkernel.estimators.base import KernelModel
 from streamkernel.estimators.classifier import KernelClassifier
+from streamkernel.estimators.internals import last_step
 from streamkernel.estimators.several_targets import SeveralTargetsModel
 
 Answer = tuple[Any, ...]
@@ -20,11 +21,6 @@ CLASSIFIERS = base.Classifier, base.MultiLabelClassifier
 """Models that have probabilities."""
 
 NO_ANSWER: Answer = (None, None)
-
-
-def last_step(model: Any) -> Any:
-    """Return the model at the end of a pipeline."""
-    return list(model.steps.values())[-1] if isinstance(model, compose.Pipeline) else model
 
 
 def first_steps(model: Any) -> dict[str, Any]:

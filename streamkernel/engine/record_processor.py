@@ -97,8 +97,9 @@ class RecordProcessor:
         self.with_probabilities = needs_probabilities and isinstance(model, CLASSIFIERS)
         self.defers_probabilities = reads_probabilities and not needs_probabilities and isinstance(model, CLASSIFIERS)
         self.challengers = Challengers(candidates, metric, with_probabilities=self.with_probabilities, labels=labels)
-        self.labels, first_order = labels, takes_first_order_steps(model)
-        self.coverage = None if coverage is None else coverage_of(coverage, label, first_order=first_order)
+        self.labels, self.coverage = labels, None
+        if coverage is not None:
+            self.coverage = coverage_of(coverage, label, first_order=takes_first_order_steps(model))
         self.monitoring, self._explain = monitoring, explain
         self._learned_before = learned_before
         self.is_timed, self.predicted_at = False, 0

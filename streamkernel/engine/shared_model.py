@@ -18,11 +18,11 @@ from streamkernel.engine.checkpoint import state_file
 from streamkernel.engine.checkpoint.state_directory import PRIVATE, StateDirectoryError, check_setup, plain_file
 from streamkernel.engine.fields import OnFields
 from streamkernel.engine.learned_types import join_counts
-from streamkernel.engine.pipelines import first_steps, kernel_of, last_step
+from streamkernel.engine.pipelines import first_steps, kernel_of
 from streamkernel.engine.record_processor import RecordProcessor
 from streamkernel.errors import MergeError, ModelFileError
 from streamkernel.estimators.base import KernelModel
-from streamkernel.estimators.internals import become_replica, flush, is_young, learner_of, restructure
+from streamkernel.estimators.internals import become_replica, flush, is_young, last_step, learner_of, restructure
 from streamkernel.estimators.random_features import RandomFeatures
 from streamkernel.estimators.standard_scaler import StandardScaler
 

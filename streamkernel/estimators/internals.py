@@ -123,6 +123,11 @@ def prediction_copy(model: Any) -> Any:
     return model._twin(_model=model._model.to_predict())
 
 
+def last_step(model: Any) -> Any:
+    """Return the model at the end of a pipeline."""
+    return list(model.steps.values())[-1] if isinstance(model, compose.Pipeline) else model
+
+
 def take_texts(model: Any, x: Mapping[str, Any]) -> None:
     """Let a model take the texts of an example as categories, also where it has learned numbers.
 
@@ -138,8 +143,7 @@ def take_texts(model: Any, x: Mapping[str, Any]) -> None:
     >>> model.learn_one({"plan": "basic"}, False)
     """
     while model is not None:
-        if isinstance(model, compose.Pipeline):
-            model = list(model.steps.values())[-1]
+        model = last_step(model)
         if hasattr(getattr(model, "_state", None), "numeric"):
             _take(model, x)
         model = getattr(model, "model", None) or getattr(model, "classifier", None)

@@ -27,8 +27,8 @@ from waiting import LIMIT
 
 from streamkernel.connectors.kafka.sink import LONGEST
 from streamkernel.engine.config.config import load_config
-from streamkernel.engine.pipelines import last_step
 from streamkernel.estimators import model_file
+from streamkernel.estimators.internals import last_step
 
 NUMBERS = ["NaN", "-Infinity", "Infinity", "1e308", "-1e308", "1e999", "1e150", "9" * 400, "9" * 100, "1e-310", "7"]
 TYPES: list[Any] = ["text", "", [], [1, [2, [3]]], {}, {"a": 1}, None, True, -0.0, 0, "1.5", "\ud83d\ude00"]

@@ -19,7 +19,7 @@ BOUND = 4.0
 
 
 class BoundedSquare(plain.Square):
-    """The square loss, whose derivatives are told to be at most 4."""
+    """The square loss, with 4 as the bound of its derivatives."""
 
     def bound(self, columns):
         return BOUND

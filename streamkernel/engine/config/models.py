@@ -19,10 +19,11 @@ from streamkernel.engine.checkpoint.state_directory import (
 from streamkernel.engine.config import build, registry
 from streamkernel.engine.config.messages import ConfigError, of_error, problem_at, to_toml
 from streamkernel.engine.fields import OnFields
-from streamkernel.engine.pipelines import first_steps, last_step
+from streamkernel.engine.pipelines import first_steps
 from streamkernel.engine.roles import KEYS, MODEL, Candidate, own_setup
 from streamkernel.errors import ModelFileError
 from streamkernel.estimators.base import KernelModel
+from streamkernel.estimators.internals import last_step
 from streamkernel.estimators.parameters import parameters_of
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from starlette.responses import Response
 
 from streamkernel.connectors.json_values import JSON_NAMES, flatten, json_object, put_digits
 from streamkernel.engine.http.applications import json_answer, json_body
-from streamkernel.engine.pipelines import is_explainable, last_step, name_of
+from streamkernel.engine.pipelines import is_explainable, name_of
 from streamkernel.engine.telemetry.monitor import PublishedModel
 from streamkernel.errors import InputError
+from streamkernel.estimators.internals import last_step
 
 MOST_ROWS = 1000
 """Largest number of records in a request."""
